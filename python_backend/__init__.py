@@ -1,0 +1,1 @@
+"""The shell of TokenRouter: Triton, threads, sockets and tensors around the pure core."""

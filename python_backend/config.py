@@ -1,0 +1,138 @@
+"""The deployment: one YAML file, checked once, then frozen.
+
+`model_repository/deployment.yaml` is the single source; `python -m tools.make_repository` writes each
+model's config.pbtxt from it, and every process of the server reads it again at start. An unknown key
+is an error that names the key and the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from router_backend.core.errors import ConfigError
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PolicySettings(Settings):
+    """The routing algorithm of requests that do not name one."""
+
+    name: str = "r_stitch"
+    params: dict[str, float | int | bool | str] = {}
+
+
+class ModelSettings(Settings):
+    """One subserver."""
+
+    name: Name
+    engine: Literal["torch", "scripted"] = "torch"
+    model_dir: str = ""
+    """Hugging Face directory, relative to the repository; default <name>/1."""
+    script: str = ""
+    """Scripted engine only: JSON file relative to the repository."""
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    threads: int = Field(1, ge=1)
+    kv_tokens: int = Field(65536, ge=16)
+    block_size: int = Field(16, ge=1, le=256)
+    length_max: int | None = Field(None, ge=2)
+    batch_max: int = Field(64, ge=1)
+    batch_tokens_max: int = Field(512, ge=1)
+    threshold: int = Field(1, ge=1)
+    """How many requests must wait before this model starts a batch."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> ModelSettings:
+        if self.threshold > self.batch_max:
+            raise ValueError(f"threshold {self.threshold} exceeds batch_max {self.batch_max}")
+        if self.batch_tokens_max < self.batch_max:
+            raise ValueError(f"batch_tokens_max {self.batch_tokens_max} is below batch_max {self.batch_max}")
+        return self
+
+
+class FrontSettings(Settings):
+    """What clients may ask for, and how answers leave."""
+
+    tokenizer_dir: str = ""
+    """Relative to the repository; default: the entry model's directory."""
+    live_max: int = Field(256, ge=1)
+    queue_max: int = Field(1024, ge=0)
+    max_tokens_default: int = Field(128, ge=1)
+    prompt_bytes_max: int = Field(1_000_000, ge=1)
+    request_timeout_s: float = Field(600.0, gt=0)
+    flush_tokens: int = Field(8, ge=1)
+    flush_ms: float = Field(20.0, ge=0)
+    heartbeat_ms: float = Field(250.0, gt=0)
+    peer_timeout_s: float = Field(2.0, gt=0)
+    cancel_poll_ms: float = Field(100.0, gt=0)
+    policies: tuple[str, ...] | None = None
+    """Policies that a request may choose; default all."""
+
+
+class Deployment(Settings):
+    """Everything that the processes of one server must agree on."""
+
+    models: Annotated[tuple[ModelSettings, ...], Field(min_length=1)]
+    """Smallest first; `route` destinations and `seen` follow this order."""
+    entry: str = ""
+    """Model that writes the first token; default the first one."""
+    policy: PolicySettings = PolicySettings()
+    deadline_ms: float = Field(50.0, ge=0)
+    """Longest deliberate wait for a batch to fill."""
+    front: FrontSettings = FrontSettings()
+    run_dir: str = ""
+    """Folder of the sockets; default: private to the running server."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Deployment:
+        names = [model.name for model in self.models]
+        if len(set(names)) != len(names):
+            raise ValueError(f"models: names must differ, got {names}")
+        if self.entry and self.entry not in names:
+            raise ValueError(f"entry: {self.entry!r} is not one of {names}")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(model.name for model in self.models)
+
+    @property
+    def entry_index(self) -> int:
+        return self.names.index(self.entry) if self.entry else 0
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        return tuple(model.threshold for model in self.models)
+
+    def model(self, name: str) -> ModelSettings:
+        return self.models[self.names.index(name)]
+
+
+def parse_deployment(text: str, source: str) -> Deployment:
+    """The deployment in YAML `text`; ConfigError names `source`, the key and what is wrong with it."""
+    try:
+        return Deployment.model_validate(yaml.safe_load(text) or {})
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {error}") from error
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explained(error)}") from error
+
+
+def load_deployment(path: Path) -> Deployment:
+    try:
+        return parse_deployment(path.read_text(), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}: cannot read the deployment file") from error
+
+
+def _explained(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'file'}: {problem['msg']}" for problem in error.errors()
+    )

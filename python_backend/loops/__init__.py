@@ -1,0 +1,1 @@
+"""The loop threads of a process and the bounded inboxes between them."""

@@ -1,0 +1,1 @@
+"""Words that every part of the core shares: requests, sequences, states, effects, errors."""

@@ -1,0 +1,31 @@
+"""Random numbers that depend on where they are used and on nothing else (R10).
+
+A draw is keyed by (seed, position, attempt, model, tag), so a request's tokens never depend on the
+batch it ran in, on parking, or on how often it moved. The mixer is splitmix64's finaliser
+(Steele, Lea and Flood, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_BITS = 2.0**-53
+
+
+def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(30))) * _MIX_1
+    words = (words ^ (words >> np.uint64(27))) * _MIX_2
+    return words ^ (words >> np.uint64(31))
+
+
+def uniforms(*keys: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Uniform draws in [0, 1), shape [rows] of the broadcast integer `keys` (scalars or [rows])."""
+    columns = np.broadcast_arrays(*[np.atleast_1d(np.asarray(key, dtype=np.int64)) for key in keys])
+    state = np.zeros(columns[0].shape, dtype=np.uint64)
+    for column in columns:
+        state = _mixed((state + _GOLDEN) ^ _mixed(column.astype(np.uint64) + _GOLDEN))
+    return (state >> np.uint64(11)).astype(np.float64) * _BITS

@@ -1,0 +1,73 @@
+"""What the core wants done. Effects are data: the shell performs them, tests compare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from router_backend.core.request import ModelIndex, RequestId
+
+
+class PeerMessage(Protocol):
+    """Anything that one subserver tells another about a request (`router_backend.handoff.message`)."""
+
+    @property
+    def request_id(self) -> RequestId: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+class Reason(str, Enum):
+    """Why a request ended. `stop` is an end token or a stop string, `length` is max_tokens."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tokens that `model` has just committed; `position` is the index of the first in the answer."""
+
+    home: str
+    request_id: RequestId
+    epoch: int
+    position: int
+    token_ids: tuple[int, ...]
+    model: ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the answer cost, for the client's extra usage block (R13)."""
+
+    discarded: int = 0
+    handoffs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The one terminal effect of a request. `length` = committed output tokens in total, so that the
+    home can wait for commits that are still under way."""
+
+    home: str
+    request_id: RequestId
+    epoch: int
+    reason: Reason
+    length: int
+    message: str = ""
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for the subserver of model `target`."""
+
+    target: ModelIndex
+    message: PeerMessage
+
+
+Effect = Emit | Close | Send

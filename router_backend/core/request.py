@@ -1,0 +1,74 @@
+"""What a client asked for: frozen at the door, the same on every model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+RequestId = NewType("RequestId", str)
+ModelIndex = NewType("ModelIndex", int)
+
+GREEDY_BELOW = 1e-6
+"""Temperatures below this are greedy, so that 0 and 1e-12 give the same answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn from the committing model's distribution."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    """0 = off."""
+    top_p: float = 1.0
+    """1 = off."""
+    seed: int = 0
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
+
+
+PolicyValue = float | int | bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec:
+    """A routing algorithm by name with its parameters, hashable so that equal ones are built once."""
+
+    name: str = "fixed"
+    params: tuple[tuple[str, PolicyValue], ...] = ()
+
+    def options(self) -> dict[str, PolicyValue]:
+        return dict(self.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One generation.
+
+    `prompt` holds token ids, at least one. `home` names the endpoint that owns the client and
+    receives every commit. `epoch` tells two lives of one id apart.
+    """
+
+    request_id: RequestId
+    prompt: tuple[int, ...]
+    max_tokens: int
+    home: str = "front"
+    epoch: int = 0
+    sampling: Sampling = Sampling()
+    policy: PolicySpec = PolicySpec()
+    stop_ids: frozenset[int] = field(default_factory=frozenset)
+    """End-of-sequence and stop token ids of every model of the deployment."""
+
+    @property
+    def prompt_len(self) -> int:
+        return len(self.prompt)
+
+    @property
+    def length_max(self) -> int:
+        """Tokens of prompt and longest answer together."""
+        return len(self.prompt) + self.max_tokens
+
+    def raw_steps_max(self, models: int) -> int:
+        """Bound on sampled tokens, kept or not: `models - 1` discards a position is the worst case (R4, R5)."""
+        return models * (self.max_tokens + 8)

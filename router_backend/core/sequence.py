@@ -1,0 +1,67 @@
+"""What one model holds of a request.
+
+A sequence is tokens and how many of them this model's KV cache covers. Prefill, decode, a returned
+suffix and recomputation after eviction are all the same thing: feed `tokens[num_computed:]`.
+A sampled token is not in the KV cache until it is fed, so dropping it costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.state import Event, State, next_state
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on one model; mutable, owned by that model's scheduler alone.
+
+    `tokens[i]` is the token at absolute position i, prompt included. All of them are committed,
+    except that the scheduler appends the just-sampled one while a policy's `send` looks at it.
+    `seen[m]` is how many tokens model m holds; it travels with every hand-off, so that no token
+    is sent twice to anybody (R7).
+    """
+
+    request: Request
+    model: ModelIndex
+    arrival: int
+    tokens: list[int]
+    seen: list[int]
+    state: State = State.WAITING
+    num_computed: int = 0
+    blocks: list[int] = field(default_factory=list)
+    ready_at: float = 0.0
+    stay: int = 0
+    """Tokens sampled here since the last arrival."""
+    attempt: int = 0
+    """Tokens discarded so far at the next position, by any model."""
+    raw_steps: int = 0
+    """Tokens sampled so far, kept or not, by any model."""
+    last_seq: int = -1
+    """Number of the last hand-off of this request that was sent or received here."""
+    owner: ModelIndex | None = None
+    """Whom this sequence was last handed to, while it is parked."""
+    published: int = 0
+    """Leading blocks already offered to the prefix cache."""
+    chain: bytes = b""
+    """Chain hash of the published blocks."""
+    scratch: dict[str, Any] = field(default_factory=dict)
+    """A policy's own notes about this request on this model."""
+
+    @property
+    def request_id(self) -> RequestId:
+        return self.request.request_id
+
+    @property
+    def num_uncomputed(self) -> int:
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def out_step(self) -> int:
+        """Committed output tokens so far; the index of the next one in the answer."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    def happen(self, event: Event) -> None:
+        self.state = next_state(self.state, event)

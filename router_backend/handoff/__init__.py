@@ -1,0 +1,1 @@
+"""What travels between subservers when control of a request moves."""

@@ -1,0 +1,46 @@
+"""Messages to bytes and back: typed msgpack with a schema number, strict, no pickle.
+
+The only third-party import of the core besides numpy: msgspec, a pure function of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Sequences
+
+import msgspec
+
+from router_backend.core.effects import Close, Emit
+from router_backend.core.errors import RemoteProtocolError
+from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Handoff, Nack
+
+SCHEMA = 1
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+
+Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | Close
+
+_TYPES: tuple[type, ...] = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close)
+_KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
+_DECODERS = tuple(msgspec.msgpack.Decoder(message_type) for message_type in _TYPES)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def pack(message: Message) -> tuple[bytes, bytes]:
+    """Two frames: schema and kind, then the body."""
+    return _KINDS[type(message)], _ENCODER.encode(message)
+
+
+def unpack(frames: Sequences[bytes]) -> Message:
+    """The message in `frames`; raises RemoteProtocolError for anything that `pack` cannot have made."""
+    if len(frames) != 2 or len(frames[0]) != 2:
+        raise RemoteProtocolError(f"expected a header of 2 bytes and a body, got {len(frames)} frames")
+    schema, kind = frames[0]
+    if schema != SCHEMA:
+        raise RemoteProtocolError(f"schema {schema}, this process speaks {SCHEMA}: run the same version everywhere")
+    if kind >= len(_DECODERS):
+        raise RemoteProtocolError(f"unknown kind {kind}")
+    if len(frames[1]) > FRAME_BYTES_MAX:
+        raise RemoteProtocolError(f"body of {len(frames[1])} bytes is over the limit of {FRAME_BYTES_MAX}")
+    try:
+        return _DECODERS[kind].decode(frames[1])  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"{_TYPES[kind].__name__}: {error}") from error

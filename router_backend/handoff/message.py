@@ -1,0 +1,105 @@
+"""The words that subservers exchange about a request.
+
+`Handoff` is the paper's PeerReq (arXiv:2610.12242, section 3): it moves the right to append tokens.
+The other messages never move it. Nothing that arrives after the end of a request has an effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from router_backend.core.request import ModelIndex, PolicyValue, Request, RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Control of a request goes from `source` to `target`.
+
+    `token_ids` is exactly the suffix that the target has not seen, starting at absolute position
+    `base`; `loc` is the only truth about the length afterwards (R1). `seq` counts the hand-offs of
+    the request. `seen[m]` is what model m holds after this message. `request` travels on first
+    contact only.
+    """
+
+    request_id: RequestId
+    epoch: int
+    source: ModelIndex
+    target: ModelIndex
+    seq: int
+    base: int
+    token_ids: tuple[int, ...]
+    seen: tuple[int, ...]
+    attempt: int = 0
+    raw_steps: int = 0
+    request: Request | None = None
+    meta: dict[str, PolicyValue] = field(default_factory=dict)
+
+    @property
+    def loc(self) -> int:
+        """Absolute length after the hand-off, prompt included."""
+        return self.base + len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """`source` has admitted a new request: one more is live."""
+
+    request_id: RequestId
+    epoch: int
+    source: ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The request has ended, for whatever reason: drop what you hold of it, one less is live."""
+
+    request_id: RequestId
+    epoch: int
+    source: ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """`source` received a hand-off that starts after the end of what it holds: send again from `have`."""
+
+    request_id: RequestId
+    epoch: int
+    source: ModelIndex
+    seq: int
+    have: int
+
+
+AnyPeerMessage = Handoff | Admitted | Finished | Nack
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """A home gives a new request to the subserver of its entry model."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """A home no longer wants the request. Sent to every subserver; idempotent."""
+
+    request_id: RequestId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life, a few times a second, to everybody.
+
+    `instance` is drawn at process start, so that a restart is seen as such. Subservers say what
+    their engine can take; homes leave `model` at -1.
+    """
+
+    endpoint: str
+    instance: int
+    model: int = -1
+    vocab_size: int = 0
+    length_max: int = 0
+    capacity_tokens: int = 0
+    """KV pool size in tokens."""
+    eos_ids: tuple[int, ...] = ()

@@ -1,0 +1,1 @@
+"""Paged KV accounting: which block belongs to whom, and what is cached."""

@@ -1,0 +1,1 @@
+"""Routing algorithms, each written from one request's point of view."""

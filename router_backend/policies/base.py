@@ -1,0 +1,86 @@
+"""The whole interface of a routing algorithm: `route`, `send`, `receive`.
+
+A policy is written from one request's point of view and runs vectorised over the rows of a step.
+It decides on numbers that the engine computed in the same pass; it never sees queues, batches of
+other policies, sockets or tensors on a device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from router_backend.core.request import ModelIndex, Request
+from router_backend.core.sequence import Sequence
+from router_backend.handoff.ledger import handoff_to
+from router_backend.handoff.message import Handoff
+from router_backend.scheduler.batch import IntArray, Needs, StepBatch
+
+LOCAL = 0
+"""The destination that means: stay on this model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a policy instance runs. Models are indexed in deployment order, smallest first."""
+
+    model: ModelIndex
+    models: tuple[str, ...]
+    entry: ModelIndex
+    vocab_size: int
+    """Real vocabulary shared by all models; normalises the entropy."""
+
+    @property
+    def peers(self) -> tuple[ModelIndex, ...]:
+        """Model index of peer 1, 2, ...: the other models in deployment order."""
+        return tuple(ModelIndex(i) for i in range(len(self.models)) if i != self.model)
+
+    def destination(self, model: ModelIndex) -> int:
+        """What `route` returns to send a row to `model` (LOCAL if that is here)."""
+        return LOCAL if model == self.model else self.peers.index(model) + 1
+
+
+class Router(Protocol):
+    """One policy on one model."""
+
+    needs: Needs
+
+    def entry(self, request: Request) -> ModelIndex:
+        """Which model writes the first token."""
+        ...
+
+    def route(self, step: StepBatch) -> IntArray:
+        """One destination per row: 0 = stay here, k = peer k (`Place.peers[k - 1]`)."""
+        ...
+
+    def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
+        """The message to `target`. The sampled token is already the last of `sequence.tokens`;
+        a message whose `loc` is one less discards it."""
+        ...
+
+    def receive(self, sequence: Sequence, handoff: Handoff) -> None:
+        """Called after the peer's tokens were appended."""
+        ...
+
+
+class BaseRouter:
+    """Defaults: start at the configured entry, stay, keep the token when sending, accept all."""
+
+    needs = Needs()
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def entry(self, request: Request) -> ModelIndex:
+        return self.place.entry
+
+    def route(self, step: StepBatch) -> IntArray:
+        return np.full(len(step), LOCAL, dtype=np.int64)
+
+    def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
+        return handoff_to(sequence, target)
+
+    def receive(self, sequence: Sequence, handoff: Handoff) -> None:
+        return None

@@ -1,0 +1,1 @@
+"""Which sequences run next on one model, and what follows from a step."""

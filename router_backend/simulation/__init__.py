@@ -1,0 +1,1 @@
+"""The whole system under a manual clock and an unreliable network."""

@@ -1,0 +1,1 @@
+"""What the front decides about text that leaves the server."""
