@@ -20,7 +20,7 @@ Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | C
 
 _TYPES: tuple[type, ...] = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close)
 _KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
-_DECODERS = tuple(msgspec.msgpack.Decoder(message_type) for message_type in _TYPES)
+_DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(msgspec.msgpack.Decoder(message_type) for message_type in _TYPES)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -41,6 +41,6 @@ def unpack(frames: Sequences[bytes]) -> Message:
     if len(frames[1]) > FRAME_BYTES_MAX:
         raise RemoteProtocolError(f"body of {len(frames[1])} bytes is over the limit of {FRAME_BYTES_MAX}")
     try:
-        return _DECODERS[kind].decode(frames[1])  # type: ignore[no-any-return]
+        return _DECODERS[kind].decode(frames[1])
     except (msgspec.DecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"{_TYPES[kind].__name__}: {error}") from error

@@ -1,0 +1,82 @@
+"""What passes between a door (Triton tensors) and the loops that serve it.
+
+A door turns a client's request into an `Ask` and hands over a `ResponsePort`; it decides nothing.
+The loop answers with `Piece`s, the last of which carries a `Finish`, exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from router_backend.core.effects import Reason
+from router_backend.core.request import PolicyValue
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the client wrote, types already right, values not yet checked.
+
+    Exactly one of `text`, `messages` (OpenAI-style role/content dicts) and `input_ids` is set.
+    None means that the client did not say.
+    """
+
+    text: str | None = None
+    messages: tuple[dict[str, Any], ...] | None = None
+    input_ids: tuple[int, ...] | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+    is_streaming: bool = False
+    is_echoing: bool = False
+    """Put the prompt in front of the answer's text."""
+    policy: str | None = None
+    policy_params: dict[str, PolicyValue] | None = None
+    timeout_s: float | None = None
+    client_id: str = ""
+    """The client's own request id; may be empty or used twice at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """How a request ended; what its counts were. `code` is a stable machine code when there was an error."""
+
+    reason: Reason
+    code: str = ""
+    message: str = ""
+    stop_text: str = ""
+    """The stop string that matched, if one did."""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    discarded_tokens: int = 0
+    handoffs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One response: text that is safe to show, the tokens it stands for, and who wrote each of them."""
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    sources: tuple[int, ...] = ()
+    """Model index per token."""
+    prompt_tokens: int = 0
+    finish: Finish | None = field(default=None)
+
+
+class ResponsePort(Protocol):
+    """Where the pieces of one request go. Non-blocking; the sender thread does the rest.
+
+    A piece with a `finish` is the last: the port sends FINAL with it exactly once and ignores later ones.
+    """
+
+    def put(self, piece: Piece) -> None: ...
+
+    @property
+    def unsent(self) -> int:
+        """Pieces put but not yet taken by the client's connection."""
+        ...
