@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from router_backend.core.effects import PeerMessage
 from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.core.state import Event, State, next_state
 
@@ -43,6 +44,8 @@ class Sequence:
     """Number of the last hand-off of this request that was sent or received here."""
     owner: ModelIndex | None = None
     """Whom this sequence was last handed to, while it is parked."""
+    sent: PeerMessage | None = None
+    """The last hand-off sent from here, kept in case the target asks for it again."""
     published: int = 0
     """Leading blocks already offered to the prefix cache."""
     chain: bytes = b""

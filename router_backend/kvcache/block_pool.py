@@ -91,7 +91,8 @@ class BlockPool:
         free, cached = set(self._free), set(self._cached)
         held = {block for block, count in enumerate(self._references) if count > 0}
         assert len(free) == len(self._free), "a block is free twice"
-        assert not free & cached and not free & held and not cached & held, (free & cached, free & held, cached & held)
+        shared = (free & cached) | (free & held) | (cached & held)
+        assert not shared, f"in two places at once: {shared}"
         assert len(free) + len(cached) + len(held) == self.num_blocks, (len(free), len(cached), len(held))
         assert cached <= self._hash_of.keys(), f"cached without a hash: {cached - self._hash_of.keys()}"
-        assert {self._hash_of[block]: block for block in self._hash_of} == self._block_of, "hash maps disagree"
+        assert {digest: block for block, digest in self._hash_of.items()} == self._block_of, "hashes disagree"

@@ -1,0 +1,44 @@
+"""Policies by name, and the instances that a scheduler uses."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from types import MappingProxyType
+
+from router_backend.core.errors import ConfigError
+from router_backend.core.request import PolicySpec
+from router_backend.policies.base import Place, Router
+from router_backend.policies.fixed import Fixed
+from router_backend.policies.r_stitch import RStitch
+
+Factory = Callable[[Place, PolicySpec], Router]
+
+FACTORIES: MappingProxyType[str, Factory] = MappingProxyType({"fixed": Fixed, "r_stitch": RStitch})
+
+
+def build(spec: PolicySpec, place: Place) -> Router:
+    """The policy that `spec` names, for one model; ConfigError names an unknown policy or parameter."""
+    factory = FACTORIES.get(spec.name)
+    if factory is None:
+        raise ConfigError(f"policy: {spec.name!r} is unknown; known are {', '.join(sorted(FACTORIES))}")
+    return factory(place, spec)
+
+
+class PolicyBook:
+    """The policy instances of one model, built once per distinct spec, the least used forgotten first."""
+
+    def __init__(self, place: Place, size_max: int = 256) -> None:
+        self.place = place
+        self._size_max = size_max
+        self._routers: OrderedDict[PolicySpec, Router] = OrderedDict()
+
+    def router(self, spec: PolicySpec) -> Router:
+        found = self._routers.get(spec)
+        if found is None:
+            found = self._routers[spec] = build(spec, self.place)
+            if len(self._routers) > self._size_max:
+                self._routers.popitem(last=False)
+        else:
+            self._routers.move_to_end(spec)
+        return found
