@@ -1,0 +1,1 @@
+from python_backend.model import TritonPythonModel  # noqa: F401 - a python-based backend is this one name

@@ -1,0 +1,276 @@
+"""Runs the packaged tritonserver (wheel `nvidia-pytriton`) over a model repository.
+
+Owns one server process, the backend folder laid out for it and its shared-memory prefix; leaves none
+of them behind. It never touches a process, port or shared-memory region that it did not create.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+TOKEN_ROUTER_BACKEND = ROOT / "docker" / "backends" / "token_router"
+LOOPBACK = "127.0.0.1"
+STUB = "triton_python_backend_stub"
+SHM = Path("/dev/shm")
+
+
+class ServerError(Exception):
+    """The server cannot run here; the message names the cause and, where known, the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """0 = any free port."""
+
+    http: int = 0
+    grpc: int = 0
+    metrics: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What to serve and how."""
+
+    repository: Path
+    run_dir: Path
+    """Created if missing; holds the backend folder and the log."""
+    ports: Ports = Ports()
+    backends: tuple[Path, ...] = (TOKEN_ROUTER_BACKEND,)
+    load_models: tuple[str, ...] | None = None
+    """None: load everything at start. A tuple: explicit model control, these loaded at start."""
+    exit_timeout_s: int = 30
+    ready_s_max: float = 120.0
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class TritonServer:
+    """One tritonserver on the loopback interface, from `start()` to `stop()`."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.ports = options.ports
+        self.shm_prefix = f"token_router_{os.getpid()}_{secrets.token_hex(4)}_"
+        self.log_path = options.run_dir / "tritonserver.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def __enter__(self) -> TritonServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.http}"
+
+    @property
+    def grpc_address(self) -> str:
+        return f"{LOOPBACK}:{self.ports.grpc}"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.metrics}/metrics"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server was not started"
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Returns once every model is ready; ServerError names what went wrong otherwise."""
+        self.ports = chosen_ports(self.options.ports)
+        folder = lay_out_backends(self.options.run_dir / "backends", self.options.backends)
+        self._log = self.log_path.open("wb")
+        self._process = subprocess.Popen(
+            self._command(folder),
+            env=server_environment(self.options.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Drain, then end the server and whatever it started; sweep its shared memory. Idempotent."""
+        if self._process is not None:
+            self._end(self._process)
+            self._process = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        for region in SHM.glob(f"{self.shm_prefix}*"):
+            region.unlink(missing_ok=True)
+
+    def wait(self) -> int:
+        """Block until the server ends by itself; its exit status."""
+        assert self._process is not None, "the server was not started"
+        return self._process.wait()
+
+    def stubs(self) -> dict[str, int]:
+        """Process id of each model's Python process, by model name."""
+        found = {}
+        for pid in children(self.pid):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            if words[0].endswith(STUB):
+                found[_model_of(words)] = pid
+        return found
+
+    def log_tail(self, lines: int = 25) -> str:
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _command(self, backends: Path) -> list[str]:
+        command = [
+            str(wheel() / "bin" / "tritonserver"),
+            f"--model-repository={self.options.repository.resolve()}",
+            f"--backend-directory={backends}",
+            "--disable-auto-complete-config",
+            f"--exit-timeout-secs={self.options.exit_timeout_s}",
+            f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
+            f"--backend-config=token_router,shm-region-prefix-name={self.shm_prefix}",
+        ]
+        for name in ("http", "grpc", "metrics"):
+            command += [f"--{name}-address={LOOPBACK}", f"--{name}-port={getattr(self.ports, name)}"]
+        if self.options.load_models is not None:
+            command.append("--model-control-mode=explicit")
+            command += [f"--load-model={name}" for name in self.options.load_models]
+        return [*command, *self.options.arguments]
+
+    def _wait_ready(self) -> None:
+        assert self._process is not None
+        turn_s = 0.1
+        for _ in range(round(self.options.ready_s_max / turn_s)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = self._process.wait(turn_s)
+                raise ServerError(f"tritonserver ended with status {status}\n{self._cause()}")
+            if self.is_ready():
+                return
+        raise ServerError(f"tritonserver was not ready after {self.options.ready_s_max} s\n{self._cause()}")
+
+    def is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(LOOPBACK, self.ports.http, timeout=2)
+        try:
+            connection.request("GET", "/v2/health/ready")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _cause(self) -> str:
+        text = self.log_path.read_text(errors="replace")
+        errors = [line for line in text.splitlines() if line.startswith("E") or "| UNAVAILABLE" in line]
+        return "\n".join(errors[:10]) or self.log_tail()
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(self.options.exit_timeout_s + 10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wheel() -> Path:
+    """The folder of the packaged server inside this Python environment."""
+    for folder in map(Path, sys.path):
+        if (folder / "pytriton" / "tritonserver" / "bin" / "tritonserver").exists():
+            return folder / "pytriton" / "tritonserver"
+    raise ServerError("tritonserver is not installed: pip install nvidia-pytriton==0.7.0 (make setup)")
+
+
+def stub_source() -> Path:
+    """The Python process of the running Python's version."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = wheel() / "python_backend_stubs" / version / STUB
+    if not stub.exists():
+        raise ServerError(f"nvidia-pytriton has no stub for Python {version}: {stub.parent.parent}")
+    return stub
+
+
+def lay_out_backends(folder: Path, backends: tuple[Path, ...]) -> Path:
+    """A backend folder: Triton's Python backend with our stub inside, and each of `backends`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    python = folder / "python"
+    shutil.copytree(wheel() / "backends" / "python", python, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(stub_source(), python / STUB)
+    for backend in backends:
+        shutil.copytree(backend, folder / backend.name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder.resolve()
+
+
+def server_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This environment's Python and the wheel's libraries first."""
+    site = wheel().parent.parent
+    libraries = [str(site / "nvidia_pytriton.libs"), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        **extra,
+    }
+
+
+def chosen_ports(wanted: Ports) -> Ports:
+    """`wanted` with free ports for the zeros; ServerError names one that is taken."""
+    with contextlib.ExitStack() as stack:
+        taken = {
+            name: stack.enter_context(_bound(name, getattr(wanted, name))).getsockname()[1]
+            for name in ("http", "grpc", "metrics")
+        }
+    return Ports(**taken)
+
+
+def _bound(name: str, port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+    except OSError as error:
+        listener.close()
+        raise ServerError(
+            f"{name} port {port} cannot be used ({error.strerror}): choose another, {name.upper()}_PORT=0 takes a free one"
+        ) from error
+    return listener
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def _model_of(words: list[str]) -> str:
+    """The stub's command line ends in the instance's name, `<model>_<group>_<instance>`."""
+    instance = next((word for word in words if word.endswith("_0")), "")
+    return instance.rsplit("_", 2)[0]
