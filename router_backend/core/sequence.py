@@ -50,6 +50,8 @@ class Sequence:
     """Leading blocks already offered to the prefix cache."""
     chain: bytes = b""
     """Chain hash of the published blocks."""
+    router: Any = None
+    """The policy instance (`router_backend.policies.base.Router`) that decides for this sequence here."""
     scratch: dict[str, Any] = field(default_factory=dict)
     """A policy's own notes about this request on this model."""
 

@@ -20,7 +20,7 @@ Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | C
 
 _TYPES: tuple[type, ...] = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close)
 _KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
-_DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(msgspec.msgpack.Decoder(message_type) for message_type in _TYPES)
+_DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(map(msgspec.msgpack.Decoder, _TYPES))
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -35,7 +35,7 @@ def unpack(frames: Sequences[bytes]) -> Message:
         raise RemoteProtocolError(f"expected a header of 2 bytes and a body, got {len(frames)} frames")
     schema, kind = frames[0]
     if schema != SCHEMA:
-        raise RemoteProtocolError(f"schema {schema}, this process speaks {SCHEMA}: run the same version everywhere")
+        raise RemoteProtocolError(f"schema {schema}, but this process speaks {SCHEMA}: run one version")
     if kind >= len(_DECODERS):
         raise RemoteProtocolError(f"unknown kind {kind}")
     if len(frames[1]) > FRAME_BYTES_MAX:

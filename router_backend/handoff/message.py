@@ -6,7 +6,7 @@ The other messages never move it. Nothing that arrives after the end of a reques
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from router_backend.core.request import ModelIndex, PolicyValue, Request, RequestId
 
@@ -38,6 +38,10 @@ class Handoff:
     def loc(self) -> int:
         """Absolute length after the hand-off, prompt included."""
         return self.base + len(self.token_ids)
+
+    def starting_at(self, base: int, token_ids: tuple[int, ...], request: Request | None) -> Handoff:
+        """The same hand-off for a target that holds only `base` tokens."""
+        return replace(self, base=base, token_ids=token_ids, request=request)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ class Options:
         self._values = spec.options()
         unknown = sorted(self._values.keys() - set(known))
         if unknown:
-            raise ConfigError(f"{spec.name}.{unknown[0]}: unknown parameter; known are {', '.join(sorted(known))}")
+            names = ", ".join(sorted(known))
+            raise ConfigError(f"{spec.name}.{unknown[0]}: unknown parameter; known are {names}")
 
     def number(self, name: str, default: float) -> float:
         """A finite or infinite number, never NaN."""

@@ -134,7 +134,11 @@ class StepBatch:
     __slots__ = ("_index", "_output", "model", "sequences")
 
     def __init__(
-        self, model: ModelIndex, sequences: Sequences[Sequence], output: StepOutput, index: IntArray | None = None
+        self,
+        model: ModelIndex,
+        sequences: Sequences[Sequence],
+        output: StepOutput,
+        index: IntArray | None = None,
     ) -> None:
         self.model = model
         self.sequences = sequences

@@ -1,0 +1,183 @@
+"""What a message from a home or a peer does to a model's population.
+
+Keeps the protocol: duplicates and late messages change nothing, a gap is asked for again, control of
+a request is accepted only by a copy that is parked or new. Runs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router_backend.core.effects import Effect, Reason, Send
+from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.request import Request
+from router_backend.core.sequence import Sequence
+from router_backend.core.state import Event, State
+from router_backend.handoff.codec import Message
+from router_backend.handoff.ledger import Arrival, classify
+from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
+from router_backend.policies.registry import PolicyBook
+from router_backend.scheduler.queues import Tombstone
+from router_backend.scheduler.roster import Roster
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The doors of one model's roster."""
+
+    roster: Roster
+    policies: PolicyBook
+
+    def on(self, message: Message, now: float) -> list[Effect]:
+        """Whatever a home or a peer says; RemoteProtocolError for what it must not say."""
+        match message:
+            case Admit():
+                return self.admit(message.request, now)
+            case Handoff():
+                return self.resume(message, now)
+            case Abort():
+                return self.abort(message)
+            case Finished():
+                return self._forget(message)
+            case Nack():
+                return self._resend(message)
+            case Admitted():
+                return self._count_live(message)
+        raise RemoteProtocolError(f"{type(message).__name__} is not for a subserver")
+
+    def admit(self, request: Request, now: float) -> list[Effect]:
+        """Take a new request, or refuse it with the reason in its `Close`."""
+        roster = self.roster
+        stone = roster.graveyard.find(request.request_id, request.epoch)
+        if stone is not None:
+            return roster.close_late(request, stone, 0)
+        if roster.queues.find(request.request_id) is not None:
+            roster.counters.duplicate_messages += 1
+            return []
+        refusal = roster.refusal(request, request.prompt_len)
+        if refusal:
+            return refusal
+        model = roster.settings.model
+        sequence = roster.enroll(request, list(request.prompt))
+        sequence.seen[model] = request.prompt_len
+        self._enqueue(sequence, now)
+        announcement = Admitted(request.request_id, request.epoch, model)
+        return [Send(peer, announcement) for peer in roster.settings.peers]
+
+    def resume(self, handoff: Handoff, now: float) -> list[Effect]:
+        """Take control of a request: append what was missed, queue up. Nothing else."""
+        roster = self.roster
+        stone = roster.graveyard.find(handoff.request_id, handoff.epoch)
+        if stone is not None:
+            return self._bury_late(handoff, stone)
+        sequence = roster.queues.find(handoff.request_id)
+        held = len(sequence.tokens) if sequence else 0
+        match classify(handoff, sequence.last_seq if sequence else -1, held):
+            case Arrival.DUPLICATE:
+                roster.counters.duplicate_messages += 1
+                return []
+            case Arrival.GAP:
+                roster.counters.nacks += 1
+                model = roster.settings.model
+                nack = Nack(handoff.request_id, handoff.epoch, model, handoff.seq, held)
+                return [Send(handoff.source, nack)]
+        roster.counters.handoffs_received += 1
+        if sequence is None:
+            return self._first_contact(handoff, now)
+        self._return(sequence, handoff, now)
+        return []
+
+    def abort(self, abort: Abort) -> list[Effect]:
+        """The home lost interest. Idempotent; closes the request if the right to append is here."""
+        roster = self.roster
+        sequence = roster.queues.find(abort.request_id)
+        if sequence is None or sequence.request.epoch != abort.epoch:
+            roster.live.pop(abort.request_id, None)
+            roster.graveyard.bury(abort.request_id, abort.epoch, Tombstone(-1, None, is_aborted=True))
+            return []
+        if sequence.state is State.PENDING_RETURN:
+            roster.drop(sequence, Event.ABORTED)
+            return []
+        return roster.finish(sequence, Event.ABORTED, Reason.CANCELLED, "cancelled by the client")
+
+    def _enqueue(self, sequence: Sequence, now: float) -> None:
+        sequence.router = self.policies.router(sequence.request.policy)
+        self.roster.live.setdefault(sequence.request_id, self.roster.settings.model)
+        self.roster.queues.append(sequence, now)
+
+    def _first_contact(self, handoff: Handoff, now: float) -> list[Effect]:
+        request = handoff.request
+        if request is None:
+            raise RemoteProtocolError(f"hand-off of {handoff.request_id} from position 0 without its request")
+        refusal = self.roster.refusal(request, handoff.loc)
+        if refusal:
+            return refusal
+        sequence = self.roster.enroll(request, [])
+        self._enqueue(sequence, now)
+        self._accept(sequence, handoff)
+        return []
+
+    def _return(self, sequence: Sequence, handoff: Handoff, now: float) -> None:
+        counters = self.roster.counters
+        sequence.happen(Event.RETURNED)
+        counters.returns += 1
+        if sequence.blocks:
+            counters.direct_resumes += 1
+        else:
+            counters.recomputes += 1
+        del self.roster.queues.parked[sequence.request_id]
+        self.roster.queues.append(sequence, now)
+        self._accept(sequence, handoff)
+
+    def _accept(self, sequence: Sequence, handoff: Handoff) -> None:
+        sequence.tokens.extend(handoff.token_ids[len(sequence.tokens) - handoff.base :])
+        # A peer that kept nothing leaves nothing to feed: the last token is fed again for its logits.
+        sequence.num_computed = max(0, min(sequence.num_computed, len(sequence.tokens) - 1))
+        sequence.seen = list(handoff.seen)
+        sequence.last_seq = handoff.seq
+        sequence.attempt = handoff.attempt
+        sequence.raw_steps = handoff.raw_steps
+        sequence.stay = 0
+        sequence.owner = None
+        self.roster.counters.handoff_tokens += len(handoff.token_ids)
+        sequence.router.receive(sequence, handoff)
+
+    def _bury_late(self, handoff: Handoff, stone: Tombstone) -> list[Effect]:
+        """Control of a request that has ended here: it is closed if nobody else can close it."""
+        request = handoff.request or stone.request
+        if handoff.seq <= stone.last_seq or request is None:
+            self.roster.counters.stale_messages += 1
+            return []
+        return self.roster.close_late(request, stone, handoff.loc - request.prompt_len)
+
+    def _resend(self, nack: Nack) -> list[Effect]:
+        """The target of our last hand-off lacks tokens before its base: send it again with them."""
+        sequence = self.roster.queues.find(nack.request_id)
+        sent = sequence.sent if sequence else None
+        if sequence is None or not isinstance(sent, Handoff) or not _answers(nack, sequence, sent):
+            self.roster.counters.stale_messages += 1
+            return []
+        request: Request | None = sequence.request if nack.have == 0 else None
+        suffix = tuple(sequence.tokens[nack.have : sent.loc])
+        return [Send(nack.source, sent.starting_at(nack.have, suffix, request))]
+
+    def _forget(self, message: Finished) -> list[Effect]:
+        """Somebody else ended the request: drop the copy here without a word."""
+        roster = self.roster
+        roster.live.pop(message.request_id, None)
+        sequence = roster.queues.find(message.request_id)
+        if sequence is None or sequence.request.epoch != message.epoch:
+            stone = Tombstone(-1, None, is_aborted=False)
+            roster.graveyard.bury(message.request_id, message.epoch, stone)
+        else:
+            roster.drop(sequence, Event.ABORTED if sequence.state is State.WAITING else Event.STOPPED)
+        return []
+
+    def _count_live(self, message: Admitted) -> list[Effect]:
+        if self.roster.graveyard.find(message.request_id, message.epoch) is None:
+            self.roster.live.setdefault(message.request_id, message.source)
+        return []
+
+
+def _answers(nack: Nack, sequence: Sequence, sent: Handoff) -> bool:
+    return sent.seq == nack.seq and sequence.owner == nack.source and nack.epoch == sent.epoch

@@ -1,0 +1,42 @@
+"""What a scheduler counts. Every number only grows; the shell exports them.
+
+Invariant, at every moment: sampled == committed + discarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from router_backend.scheduler.batch import LaunchReason
+
+
+@dataclass(slots=True)
+class Counters:
+    sampled: int = 0
+    committed: int = 0
+    discarded: int = 0
+    handoffs_sent: int = 0
+    handoffs_received: int = 0
+    handoff_tokens: int = 0
+    """Tokens received in hand-offs, first contacts included."""
+    returns: int = 0
+    """Hand-offs that found their sequence parked here."""
+    direct_resumes: int = 0
+    """Returns that only appended the peer's tokens to a cache that was still there."""
+    recomputes: int = 0
+    """Returns whose cache had been evicted."""
+    recomputed_tokens: int = 0
+    prefix_lookups: int = 0
+    prefix_lookups_on_return: int = 0
+    prefix_hit_tokens: int = 0
+    forced_keeps: int = 0
+    """Discards refused because every other model had discarded at that position already (R5)."""
+    preemptions: int = 0
+    parked_evictions: int = 0
+    stale_messages: int = 0
+    duplicate_messages: int = 0
+    nacks: int = 0
+    steps: int = 0
+    batch_rows: int = 0
+    batch_tokens: int = 0
+    launches: dict[LaunchReason, int] = field(default_factory=lambda: dict.fromkeys(LaunchReason, 0))

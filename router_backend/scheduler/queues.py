@@ -1,0 +1,82 @@
+"""Where every sequence of a model is: ready, executing or parked; and who is gone.
+
+A sequence is in exactly one of the three. Order is arrival order: what waited longest runs first,
+and rows that stay queue up again behind what arrived while they ran.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from router_backend.core.request import Request, RequestId
+from router_backend.core.sequence import Sequence
+from router_backend.core.state import State
+
+
+@dataclass(slots=True)
+class Tombstone:
+    """What must be remembered of an ended request so that late messages do no harm.
+
+    `is_aborted`: it ended here by an abort, so its right to append may still arrive, and whoever
+    receives it then closes the request.
+    """
+
+    last_seq: int
+    request: Request | None
+    is_aborted: bool
+
+
+@dataclass(slots=True)
+class Graveyard:
+    """Tombstones by (request id, epoch), the oldest forgotten first."""
+
+    size_max: int = 16384
+    _stones: OrderedDict[tuple[RequestId, int], Tombstone] = field(default_factory=OrderedDict)
+
+    def bury(self, request_id: RequestId, epoch: int, stone: Tombstone) -> None:
+        self._stones.setdefault((request_id, epoch), stone)
+        if len(self._stones) > self.size_max:
+            self._stones.popitem(last=False)
+
+    def find(self, request_id: RequestId, epoch: int) -> Tombstone | None:
+        return self._stones.get((request_id, epoch))
+
+
+@dataclass(slots=True)
+class Queues:
+    """The sequences of one model."""
+
+    ready: dict[RequestId, Sequence] = field(default_factory=dict)
+    executing: dict[RequestId, Sequence] = field(default_factory=dict)
+    parked: dict[RequestId, Sequence] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        yield from self.ready.values()
+        yield from self.executing.values()
+        yield from self.parked.values()
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.executing) + len(self.parked)
+
+    def find(self, request_id: RequestId) -> Sequence | None:
+        """The sequence, unless it has ended and only waits for its step to be over."""
+        for queue in (self.ready, self.parked, self.executing):
+            if request_id in queue:
+                found = queue[request_id]
+                return None if found.state is State.FINISHED else found
+        return None
+
+    @property
+    def oldest_at(self) -> float:
+        """When the head of the ready queue began to wait."""
+        return next(iter(self.ready.values())).ready_at
+
+    def append(self, sequence: Sequence, now: float) -> None:
+        sequence.ready_at = now
+        self.ready[sequence.request_id] = sequence
+
+    def remove(self, sequence: Sequence) -> None:
+        for queue in (self.ready, self.parked, self.executing):
+            queue.pop(sequence.request_id, None)

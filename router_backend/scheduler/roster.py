@@ -1,0 +1,94 @@
+"""Everybody on one model, and how they leave.
+
+Owns the queues, the KV accounting, the live count and the memory of the ended. The one place where a
+sequence ends: blocks freed, a tombstone set, peers told, and one `Close` if the right to append was
+here. Never decides what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from router_backend.core.effects import Close, Effect, Reason, Send, Usage
+from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.sequence import Sequence
+from router_backend.core.state import Event
+from router_backend.handoff.message import Finished
+from router_backend.kvcache.block_manager import BlockManager
+from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.queues import Graveyard, Queues, Tombstone
+from router_backend.scheduler.settings import SchedulerSettings
+
+
+_NO_USAGE = Usage()
+
+
+@dataclass(slots=True)
+class Roster:
+    """The population of one model."""
+
+    settings: SchedulerSettings
+    queues: Queues = field(default_factory=Queues)
+    counters: Counters = field(default_factory=Counters)
+    graveyard: Graveyard = field(default_factory=Graveyard)
+    live: dict[RequestId, ModelIndex] = field(default_factory=dict)
+    """Requests anywhere in the system, with the model that announced them."""
+    kv: BlockManager = field(init=False)
+    _arrivals: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.kv = BlockManager(self.settings.num_blocks, self.settings.block_size)
+
+    def enroll(self, request: Request, tokens: list[int]) -> Sequence:
+        """A new sequence with the next arrival number; not queued yet."""
+        self._arrivals += 1
+        seen = [0] * self.settings.models
+        return Sequence(request, self.settings.model, self._arrivals, tokens, seen)
+
+    def refusal(self, request: Request, length: int) -> list[Effect]:
+        """The ending of a request of `length` tokens that can never fit here; empty if it can."""
+        limit = self.settings.tokens_max
+        if request.length_max <= limit:
+            return []
+        message = (
+            f"TR_CAPACITY: prompt ({request.prompt_len}) + max_tokens ({request.max_tokens}) = "
+            f"{request.length_max} tokens can never fit model {self.settings.model} (at most {limit}); "
+            "shorten the prompt or lower max_tokens"
+        )
+        self._bury(request, -1, is_aborted=False)
+        return self._closing(request, Reason.ERROR, length - request.prompt_len, message)
+
+    def finish(self, sequence: Sequence, event: Event, reason: Reason, message: str = "") -> list[Effect]:
+        """End a request whose right to append is here."""
+        length = sequence.out_step
+        usage = Usage(max(0, sequence.raw_steps - length), sequence.last_seq + 1)
+        self.drop(sequence, event)
+        return self._closing(sequence.request, reason, length, message, usage)
+
+    def drop(self, sequence: Sequence, event: Event) -> None:
+        """Free all that is held; blocks of a row in flight wait until its step is over."""
+        sequence.happen(event)
+        self._bury(sequence.request, sequence.last_seq, is_aborted=event is Event.ABORTED)
+        if sequence.request_id not in self.queues.executing:
+            self.queues.remove(sequence)
+            self.kv.release(sequence)
+
+    def close_late(self, request: Request, stone: Tombstone, length: int) -> list[Effect]:
+        """The right to append arrived after the abort: it ends here, once."""
+        self.counters.stale_messages += 1
+        if not stone.is_aborted:
+            return []
+        stone.is_aborted = False
+        return self._closing(request, Reason.CANCELLED, length, "cancelled by the client")
+
+    def _closing(
+        self, request: Request, reason: Reason, length: int, message: str, usage: Usage = _NO_USAGE
+    ) -> list[Effect]:
+        close = Close(request.home, request.request_id, request.epoch, reason, length, message, usage)
+        finished = Finished(request.request_id, request.epoch, self.settings.model)
+        return [close, *(Send(peer, finished) for peer in self.settings.peers)]
+
+    def _bury(self, request: Request, last_seq: int, is_aborted: bool) -> None:
+        self.live.pop(request.request_id, None)
+        stone = Tombstone(last_seq, request, is_aborted)
+        self.graveyard.bury(request.request_id, request.epoch, stone)

@@ -1,0 +1,186 @@
+"""The scheduler of one model: what runs next, and what follows from it.
+
+Reads no clock and performs nothing: time is an argument, and everything to be done comes back as
+effects. `plan` reserves every block it promises, so `apply` cannot fail for lack of one. Every request
+that was admitted, refused or handed to this model ends in exactly one `Close`, by whoever holds the
+right to append.
+"""
+
+from __future__ import annotations
+
+from router_backend.core.effects import Effect, Reason, Send
+from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.sequence import Sequence
+from router_backend.core.state import Event, State
+from router_backend.handoff.codec import Message
+from router_backend.handoff.message import Abort, Handoff
+from router_backend.policies.registry import PolicyBook
+from router_backend.scheduler.arrivals import Arrivals
+from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
+from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.gate import BatchGate
+from router_backend.scheduler.roster import Roster
+from router_backend.scheduler.rows import RowBuilder
+from router_backend.scheduler.settings import SchedulerSettings
+from router_backend.scheduler.settlement import Outcome, Settlement
+
+
+class Scheduler:
+    """See the module. One thread owns it."""
+
+    def __init__(self, settings: SchedulerSettings, policies: PolicyBook) -> None:
+        self.settings = settings
+        self.roster = Roster(settings)
+        self.gate = BatchGate(settings.model, settings.thresholds, settings.batch_max, settings.deadline_s)
+        self._arrivals = Arrivals(self.roster, policies)
+        self._rows = RowBuilder(self.roster)
+        self._settlement = Settlement(settings, self.roster.counters)
+        self._down: set[ModelIndex] = set()
+        self._step = 0
+
+    @property
+    def counters(self) -> Counters:
+        return self.roster.counters
+
+    def on(self, message: Message, now: float) -> list[Effect]:
+        """Whatever a home or a peer says; RemoteProtocolError for what it must not say."""
+        return self._arrivals.on(message, now)
+
+    def admit(self, request: Request, now: float) -> list[Effect]:
+        """Take a new request, or refuse it with the reason in its `Close`."""
+        return self._arrivals.admit(request, now)
+
+    def resume(self, handoff: Handoff, now: float) -> list[Effect]:
+        """Take control of a request: append what was missed, queue up. Nothing else."""
+        return self._arrivals.resume(handoff, now)
+
+    def abort(self, request_id: RequestId, epoch: int = 0) -> list[Effect]:
+        """The home lost interest. Idempotent."""
+        return self._arrivals.abort(Abort(request_id, epoch))
+
+    def plan(self, now: float) -> BatchPlan | Hold:
+        """The next batch with its blocks reserved, or how long to wait for one."""
+        queues = self.roster.queues
+        if not queues.ready:
+            return Hold()
+        ready = len(queues.ready)
+        live = max(len(self.roster.live), ready)
+        decision = self.gate.decide(ready=ready, live=live, oldest_at=queues.oldest_at, now=now)
+        if isinstance(decision, Hold):
+            return decision
+        rows, needs = self._rows.build()
+        self._step += 1
+        plan = BatchPlan(self._step, rows, needs, decision.reason)
+        self._count_launch(plan)
+        return plan
+
+    def apply(self, plan: BatchPlan, output: StepOutput, now: float) -> list[Effect]:
+        """Commit, route, hand off and finish what the step produced."""
+        roster = self.roster
+        sampled: list[Sequence] = []
+        picked: list[int] = []
+        entry = -1
+        for row in plan.rows:
+            entry += row.is_sampling
+            sequence = roster.queues.executing.pop(row.request_id)
+            if sequence.state is State.FINISHED:
+                roster.kv.release(sequence)
+                continue
+            sequence.num_computed = row.end
+            roster.kv.publish_computed(sequence)
+            if row.is_sampling:
+                sampled.append(sequence)
+                picked.append(entry)
+            else:
+                roster.queues.append(sequence, now)
+        return self._settle(sampled, picked, output, now) if sampled else []
+
+    def fail(self, plan: BatchPlan, message: str) -> list[Effect]:
+        """The runner failed on this batch: its requests end with an error, nobody else's."""
+        effects: list[Effect] = []
+        for row in plan.rows:
+            sequence = self.roster.queues.executing.pop(row.request_id)
+            if sequence.state is State.FINISHED:
+                self.roster.kv.release(sequence)
+            else:
+                effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
+        return effects
+
+    def lose_peer(self, model: ModelIndex) -> list[Effect]:
+        """`model` is gone: what was handed to it ends with an error, and nothing more goes there."""
+        self._down.add(model)
+        parked = self.roster.queues.parked.values()
+        message = f"TR_PEER_LOST: model {model} stopped while it held the request; send it again"
+        effects: list[Effect] = []
+        for sequence in [sequence for sequence in parked if sequence.owner == model]:
+            effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
+        return effects
+
+    def restore_peer(self, model: ModelIndex) -> None:
+        """`model` is there (again)."""
+        self._down.discard(model)
+
+    def lose_home(self, home: str) -> list[Effect]:
+        """The process that owned the clients is gone: nobody waits for these requests any more."""
+        effects: list[Effect] = []
+        for sequence in [sequence for sequence in self.roster.queues if sequence.request.home == home]:
+            effects += self.abort(sequence.request_id, sequence.request.epoch)
+        return effects
+
+    def gauges(self) -> dict[str, int]:
+        """Numbers of this moment: sequences by place, KV blocks by owner, live requests."""
+        queues, pool = self.roster.queues, self.roster.kv.pool
+        parked = sum(len(sequence.blocks) for sequence in queues.parked.values())
+        return {
+            "ready": len(queues.ready),
+            "executing": len(queues.executing),
+            "parked": len(queues.parked),
+            "live": len(self.roster.live),
+            "kv_free": pool.num_free,
+            "kv_cached": pool.num_cached,
+            "kv_parked": parked,
+            "kv_running": max(0, pool.num_held - parked),
+            "threshold": self.gate.threshold(max(1, len(self.roster.live))),
+        }
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless every block is accounted for and sampled = committed + discarded."""
+        self.roster.kv.check_integrity(self.roster.queues)
+        counters = self.counters
+        assert counters.sampled == counters.committed + counters.discarded, counters
+
+    def _count_launch(self, plan: BatchPlan) -> None:
+        counters = self.counters
+        counters.steps += 1
+        counters.launches[plan.reason] += 1
+        counters.batch_rows += len(plan.rows)
+        counters.batch_tokens += plan.num_tokens
+
+    def _settle(
+        self, sampled: list[Sequence], picked: list[int], output: StepOutput, now: float
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        for outcome in self._settlement.settle(sampled, picked, output):
+            if outcome.emit is not None:
+                effects.append(outcome.emit)
+            if outcome.end is not None:
+                effects += self.roster.finish(outcome.sequence, Event.STOPPED, outcome.end, outcome.message)
+            elif outcome.handoff is None:
+                self.roster.queues.append(outcome.sequence, now)
+            else:
+                effects += self._hand_off(outcome, outcome.handoff)
+        return effects
+
+    def _hand_off(self, outcome: Outcome, handoff: Handoff) -> list[Effect]:
+        sequence = outcome.sequence
+        if handoff.target in self._down:
+            message = f"TR_PEER_LOST: model {handoff.target} is not running; try again later"
+            return self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
+        sequence.happen(Event.HANDED_OFF)
+        sequence.owner = handoff.target
+        sequence.last_seq = handoff.seq
+        sequence.seen = list(handoff.seen)
+        sequence.sent = handoff
+        self.roster.queues.parked[sequence.request_id] = sequence
+        self.counters.handoffs_sent += 1
+        return [Send(handoff.target, handoff)]

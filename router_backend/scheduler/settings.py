@@ -1,0 +1,41 @@
+"""What one model's scheduler is configured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router_backend.core.errors import ConfigError
+from router_backend.core.request import ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """`model` is this model's index; `thresholds` holds every model's, in deployment order."""
+
+    model: ModelIndex
+    thresholds: tuple[int, ...]
+    num_blocks: int
+    block_size: int
+    length_max: int
+    batch_max: int
+    batch_tokens_max: int
+    deadline_s: float
+
+    def __post_init__(self) -> None:
+        if self.batch_max < 1:
+            raise ConfigError(f"batch_max: {self.batch_max} must be at least 1")
+        if self.batch_tokens_max < self.batch_max:
+            raise ConfigError(f"batch_tokens_max: {self.batch_tokens_max} is below {self.batch_max=}")
+
+    @property
+    def models(self) -> int:
+        return len(self.thresholds)
+
+    @property
+    def peers(self) -> tuple[ModelIndex, ...]:
+        return tuple(ModelIndex(index) for index in range(self.models) if index != self.model)
+
+    @property
+    def tokens_max(self) -> int:
+        """Longest sequence that can ever run here."""
+        return min(self.length_max, self.num_blocks * self.block_size)

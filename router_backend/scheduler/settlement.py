@@ -1,0 +1,116 @@
+"""What becomes of each sampled token: committed here, handed over, or discarded.
+
+Keeps the normative rules of the hand-off: the message's `loc` decides what is committed (R1), endings
+are judged on committed tokens only (R2), a request that ends sends no work (R3), discards are bounded
+per position (R5) and steps per request (R4). Frees nothing and sends nothing: outcomes say what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from router_backend.core.effects import Emit, Reason
+from router_backend.core.sequence import Sequence
+from router_backend.handoff.ledger import handoff_to
+from router_backend.handoff.message import Handoff
+from router_backend.policies.base import LOCAL, Router
+from router_backend.scheduler.batch import StepBatch, StepOutput
+from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.settings import SchedulerSettings
+
+
+class Outcome(NamedTuple):
+    """`emit` if a token was committed; then an end, or a hand-off, or neither (stay)."""
+
+    sequence: Sequence
+    emit: Emit | None = None
+    end: Reason | None = None
+    handoff: Handoff | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    settings: SchedulerSettings
+    counters: Counters
+
+    def settle(self, sampled: list[Sequence], picked: list[int], output: StepOutput) -> Iterator[Outcome]:
+        """Outcomes in row order; `picked[i]` is the entry of `output` that belongs to `sampled[i]`."""
+        for sequence in sampled:
+            sequence.stay += 1
+            sequence.raw_steps += 1
+        self.counters.sampled += len(sampled)
+        tokens = output.tokens[picked].tolist()
+        destinations = self._destinations(sampled, picked, output)
+        for sequence, token, destination in zip(sampled, tokens, destinations, strict=True):
+            sequence.tokens.append(token)
+            if destination == LOCAL:
+                yield self._stay(sequence, token)
+            else:
+                yield self._leave(sequence, token, destination)
+
+    def _destinations(self, sampled: list[Sequence], picked: list[int], output: StepOutput) -> list[int]:
+        """Each row's destination by its own policy; rows of one policy are routed together."""
+        groups: dict[int, list[int]] = {}
+        for row, sequence in enumerate(sampled):
+            groups.setdefault(id(sequence.router), []).append(row)
+        destinations = np.empty(len(sampled), dtype=np.int64)
+        for rows in groups.values():
+            members = [sampled[row] for row in rows]
+            index = np.array([picked[row] for row in rows], dtype=np.int64)
+            router: Router = members[0].router
+            destinations[rows] = router.route(StepBatch(self.settings.model, members, output, index))
+        return destinations.tolist()  # type: ignore[no-any-return]
+
+    def _stay(self, sequence: Sequence, token: int) -> Outcome:
+        emit = self._commit(sequence, token)
+        sequence.attempt = 0
+        sequence.seen[sequence.model] = len(sequence.tokens)
+        return Outcome(sequence, emit, self._end(sequence, token))
+
+    def _leave(self, sequence: Sequence, token: int, destination: int) -> Outcome:
+        if not 1 <= destination <= len(self.settings.peers):
+            return self._policy_fault(sequence, f"route answered {destination}, which is no peer")
+        target = self.settings.peers[destination - 1]
+        handoff = sequence.router.send(sequence, target)
+        dropped = len(sequence.tokens) - handoff.loc
+        if handoff.target != target or dropped not in (0, 1):
+            return self._policy_fault(sequence, f"send made a message for {handoff.target} at {handoff.loc}")
+        if dropped and sequence.attempt >= self.settings.models - 1:
+            self.counters.forced_keeps += 1
+            handoff, dropped = handoff_to(sequence, target), 0
+        if dropped:
+            return self._discard(sequence, handoff)
+        emit = self._commit(sequence, token)
+        end = self._end(sequence, token)
+        return Outcome(sequence, emit, end, None if end else handoff)
+
+    def _discard(self, sequence: Sequence, handoff: Handoff) -> Outcome:
+        sequence.tokens.pop()
+        self.counters.discarded += 1
+        if sequence.raw_steps > sequence.request.raw_steps_max(self.settings.models):
+            message = f"TR_LIVELOCK: {sequence.raw_steps} tokens sampled for {sequence.out_step} kept"
+            return Outcome(sequence, end=Reason.ERROR, message=message)
+        return Outcome(sequence, handoff=handoff)
+
+    def _policy_fault(self, sequence: Sequence, what: str) -> Outcome:
+        sequence.tokens.pop()
+        self.counters.discarded += 1
+        name = sequence.request.policy.name
+        return Outcome(sequence, end=Reason.ERROR, message=f"TR_POLICY: {name}: {what}")
+
+    def _commit(self, sequence: Sequence, token: int) -> Emit:
+        """Count and announce the token that is now the sequence's last."""
+        self.counters.committed += 1
+        request = sequence.request
+        position = sequence.out_step - 1
+        return Emit(request.home, request.request_id, request.epoch, position, (token,), sequence.model)
+
+    def _end(self, sequence: Sequence, token: int) -> Reason | None:
+        if token in sequence.request.stop_ids:
+            return Reason.STOP
+        return Reason.LENGTH if sequence.out_step >= sequence.request.max_tokens else None
