@@ -1,0 +1,41 @@
+"""Attention of packed tokens over paged keys and values.
+
+Query heads that share a KV head are laid side by side as extra queries, so grouped-query attention
+needs no copied keys.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from python_backend.runner.torch_runner.kv_pool import KvPool
+from python_backend.runner.torch_runner.packing import Group
+
+
+def attend(queries: Tensor, pool: KvPool, layer: int, groups: tuple[Group, ...]) -> Tensor:
+    """[T, H * D] out of `queries` [T, H, D]; the step's own keys are already in the pool."""
+    if len(groups) == 1:
+        return _attend_group(queries, pool, layer, groups[0])
+    parts = [_attend_group(queries[group.first : group.last], pool, layer, group) for group in groups]
+    return torch.cat(parts)
+
+
+def _attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Tensor:
+    rows, width = group.rows, group.width
+    keys, values = pool.read(layer, group.slots)
+    kv_heads, head_dim = keys.shape[1:]
+    shared = queries.shape[1] // kv_heads
+    laid = queries.reshape(rows, width, kv_heads, shared, head_dim).permute(0, 2, 3, 1, 4)
+    mask = group.mask
+    if mask is not None and shared > 1:
+        mask = mask.repeat(1, 1, shared, 1)
+    answer = scaled_dot_product_attention(
+        laid.reshape(rows, kv_heads, shared * width, head_dim),
+        keys.view(rows, -1, kv_heads, head_dim).transpose(1, 2),
+        values.view(rows, -1, kv_heads, head_dim).transpose(1, 2),
+        attn_mask=mask,
+    )
+    answer = answer.view(rows, kv_heads, shared, width, head_dim).permute(0, 3, 1, 2, 4)
+    return answer.reshape(rows * width, -1)

@@ -1,0 +1,130 @@
+"""Turns the rows of a plan into the index tensors of one packed forward.
+
+Rows of equal width (new tokens) and similar length form a group, whose tokens lie side by side, so
+that attention runs once per group. Padding of a group's shorter rows points at the row's own first
+slot: no slot is ever read that the row did not write, not even to be masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from router_backend.scheduler.batch import IntArray, Row
+
+LENGTH_CLASS_MIN = 256
+"""Rows up to this length share a group; beyond, a group's lengths differ by less than a factor of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`rows` rows of `width` new tokens each: packed tokens first .. first + rows * width - 1."""
+
+    first: int
+    rows: int
+    width: int
+    slots: Tensor
+    """int64[rows * length]: KV slots of positions 0 .. length - 1 of each row."""
+    mask: Tensor | None
+    """[rows, 1, width, length], 0 where a token may look and -inf elsewhere; None = everywhere."""
+
+    @property
+    def last(self) -> int:
+        return self.first + self.rows * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class PackedStep:
+    """T tokens, R sampling rows."""
+
+    tokens: Tensor
+    """int64[T]"""
+    positions: Tensor
+    """int64[T]"""
+    slots: Tensor
+    """int64[T]: where each token's keys and values go."""
+    groups: tuple[Group, ...]
+    sampled: Tensor
+    """int64[R]: packed index of the last token of each sampling row, in plan order."""
+
+
+def pack(rows: Sequence[Row], block_size: int, mask_dtype: torch.dtype) -> PackedStep:
+    """Index tensors for `rows`, at least one, none of them empty."""
+    order = sorted(range(len(rows)), key=lambda index: _group_key(rows[index]))
+    ordered = [rows[index] for index in order]
+    widths = np.array([len(row.token_ids) for row in ordered], dtype=np.int64)
+    ends = np.cumsum(widths)
+    last = np.empty(len(rows), dtype=np.int64)
+    last[order] = ends - 1
+    tokens = np.fromiter((token for row in ordered for token in row.token_ids), np.int64, int(ends[-1]))
+    starts = np.array([row.start for row in ordered], dtype=np.int64)
+    positions = np.arange(len(tokens), dtype=np.int64) + np.repeat(starts - ends + widths, widths)
+    groups, slots = _grouped(ordered, block_size, mask_dtype)
+    is_sampling = np.array([row.is_sampling for row in rows], dtype=bool)
+    return PackedStep(
+        torch.from_numpy(tokens),
+        torch.from_numpy(positions),
+        torch.from_numpy(slots),
+        groups,
+        torch.from_numpy(last[is_sampling]),
+    )
+
+
+def _group_key(row: Row) -> tuple[int, int]:
+    return len(row.token_ids), (max(row.end, LENGTH_CLASS_MIN) - 1).bit_length()
+
+
+def _grouped(
+    ordered: Sequence[Row], block_size: int, mask_dtype: torch.dtype
+) -> tuple[tuple[Group, ...], IntArray]:
+    """The groups of rows in order, and the slot of every packed token."""
+    groups: list[Group] = []
+    written: list[IntArray] = []
+    first = begin = 0
+    while begin < len(ordered):
+        key, end = _group_key(ordered[begin]), begin + 1
+        while end < len(ordered) and _group_key(ordered[end]) == key:
+            end += 1
+        group, slots = _group(ordered[begin:end], first, block_size, mask_dtype)
+        groups.append(group)
+        written.append(slots)
+        first, begin = group.last, end
+    return tuple(groups), np.concatenate(written)
+
+
+def _group(
+    rows: Sequence[Row], first: int, block_size: int, mask_dtype: torch.dtype
+) -> tuple[Group, IntArray]:
+    width = len(rows[0].token_ids)
+    ends = np.array([row.end for row in rows], dtype=np.int64)
+    slots = _slot_grid(rows, ends, block_size)
+    new = ends[:, None] - width + np.arange(width)
+    written = np.take_along_axis(slots, new, axis=1).reshape(-1)
+    mask = _mask(new, slots.shape[1], mask_dtype)
+    return Group(first, len(rows), width, torch.from_numpy(slots.reshape(-1)), mask), written
+
+
+def _slot_grid(rows: Sequence[Row], ends: IntArray, block_size: int) -> IntArray:
+    """[rows, longest]: the slot of each position, the row's first slot beyond its end."""
+    length = int(ends.max())
+    columns = -(-length // block_size)
+    table = np.empty((len(rows), columns), dtype=np.int64)
+    for line, row in zip(table, rows, strict=True):
+        used = -(-row.end // block_size)
+        line[:used] = row.blocks[:used]
+        line[used:] = row.blocks[0]
+    grid = (table[:, :, None] * block_size + np.arange(block_size)).reshape(len(rows), -1)[:, :length]
+    return np.where(np.arange(length) < ends[:, None], grid, grid[:, :1])
+
+
+def _mask(new: npt.NDArray[np.int64], length: int, dtype: torch.dtype) -> Tensor | None:
+    """A token sees the positions up to its own; `new` [rows, width] are the tokens' positions."""
+    if new.shape[1] == 1 and int(new.min()) == length - 1:
+        return None
+    is_hidden = torch.from_numpy(np.arange(length) > new[:, None, :, None])
+    return torch.zeros(is_hidden.shape, dtype=dtype).masked_fill_(is_hidden, float("-inf"))

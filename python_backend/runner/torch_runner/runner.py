@@ -1,0 +1,124 @@
+"""The `ModelRunner` that runs Hugging Face directories on the CPU with PyTorch.
+
+Owns the model and its KV pool; decides nothing. One thread calls it. A failure of torch is a
+RunnerError and leaves no state behind except garbage in blocks that the failed rows own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from python_backend.runner.base import RunnerInfo
+from python_backend.runner.torch_runner import signals
+from python_backend.runner.torch_runner.kv_pool import KvPool
+from python_backend.runner.torch_runner.model import Model
+from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
+from python_backend.runner.torch_runner.packing import pack
+from python_backend.runner.torch_runner.sampler import sample
+from python_backend.runner.torch_runner.settings import TorchSettings
+from python_backend.runner.torch_runner.weights import load_weights
+from router_backend.core.errors import ConfigError, RunnerError
+from router_backend.scheduler.batch import BatchPlan, Needs, Row, StepOutput
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+class TorchRunner:
+    """`info.vocab_size` is the vocabulary that is sampled; see `TorchSettings`."""
+
+    info: RunnerInfo
+
+    def __init__(self, settings: TorchSettings) -> None:
+        """Loads everything; ConfigError names the file and what is wrong with it."""
+        torch.set_num_threads(settings.threads)
+        config = load_model_config(settings.model_dir)
+        self.info = _info(settings, config)
+        self._index = settings.model
+        self._vocab_rows = config.vocab_rows
+        self._dtype = _dtype(settings)
+        with torch.inference_mode():
+            weights = load_weights(settings.model_dir, config, self._dtype, self.info.vocab_size)
+            self._model = Model(config, weights, self.info.length_max)
+            self._pool = KvPool(config, self.info.num_blocks, settings.block_size, self._dtype)
+
+    def execute(self, plan: BatchPlan) -> StepOutput:
+        self._check(plan.rows)
+        try:
+            with torch.inference_mode():
+                return self._executed(plan)
+        except (RuntimeError, MemoryError) as error:
+            raise RunnerError(f"step {plan.step} of {len(plan.rows)} rows failed: {error}") from error
+
+    def close(self) -> None:
+        """Frees weights and KV; nothing may be executed afterwards."""
+        del self._model, self._pool
+
+    def _executed(self, plan: BatchPlan) -> StepOutput:
+        step = pack(plan.rows, self.info.block_size, self._dtype)
+        hidden = self._model.forward(step, self._pool)
+        logits = self._model.logits(hidden)
+        logp = signals.log_probs(logits)
+        tokens = sample(logits, logp, plan.sampling_rows, self._index)
+        picked = logp.gather(1, tokens[:, None])[:, 0]
+        return StepOutput(tokens.numpy(), _float32(picked), **_signals(plan.needs, hidden, logits, logp))
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        assert rows, "a plan without rows"
+        block_size, info = self.info.block_size, self.info
+        for row in rows:
+            name = row.request_id
+            assert row.token_ids and row.start >= 0, f"{name}: no tokens at {row.start}"
+            assert row.end <= info.length_max, f"{name}: {row.end} tokens exceed {info.length_max}"
+            used = row.blocks[: -(-row.end // block_size)]
+            assert len(used) * block_size >= row.end, f"{name}: {len(used)} blocks for {row.end} tokens"
+            assert min(used) >= 0 and max(used) < info.num_blocks, f"{name}: block out of range in {used}"
+            low, high = min(row.token_ids), max(row.token_ids)
+            assert low >= 0 and high < self._vocab_rows, f"{name}: token {low} or {high} out of range"
+
+
+def _info(settings: TorchSettings, config: ModelConfig) -> RunnerInfo:
+    vocab_size = config.vocab_size if settings.vocab_size is None else settings.vocab_size
+    if not 0 < vocab_size <= config.vocab_rows:
+        raise ConfigError(f"{settings.model_dir}: vocab_size {vocab_size} exceeds {config.vocab_rows} rows")
+    length_max = config.length_max if settings.length_max is None else settings.length_max
+    if length_max > config.length_max:
+        limit = f"{config.length_max} positions of {settings.model_dir}"
+        raise ConfigError(f"length_max {length_max} exceeds the {limit}")
+    num_blocks = settings.kv_tokens // settings.block_size
+    if num_blocks < 1:
+        raise ConfigError(f"kv_tokens {settings.kv_tokens} is less than one block of {settings.block_size}")
+    return RunnerInfo(
+        vocab_size, length_max, num_blocks, settings.block_size, config.eos_ids, config.hidden_size
+    )
+
+
+def _dtype(settings: TorchSettings) -> torch.dtype:
+    try:
+        return DTYPES[settings.dtype]
+    except KeyError:
+        raise ConfigError(f"dtype: {settings.dtype!r} is not one of {', '.join(DTYPES)}") from None
+
+
+def _signals(needs: Needs, hidden: Tensor, logits: Tensor, logp: Tensor) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    if needs.entropy:
+        columns["entropy"] = _float32(signals.entropy(logp))
+    if needs.max_prob:
+        columns["max_prob"] = _float32(signals.max_prob(logp))
+    if needs.topk:
+        ids, values = signals.largest(logits, needs.topk)
+        columns |= {"topk_ids": ids.numpy(), "topk_logits": _float32(values)}
+    if needs.hidden:
+        columns["hidden"] = _float32(hidden)
+    return columns
+
+
+def _float32(column: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = column.float().numpy()
+    return array

@@ -1,0 +1,29 @@
+"""What a deployment decides about one torch engine. Frozen; importing it loads no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from router_backend.core.request import ModelIndex
+
+FIRST_MODEL = ModelIndex(0)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSettings:
+    """`dtype` is float32, float64 or bfloat16; `kv_tokens` is the size of the KV pool in tokens.
+
+    `length_max` None = all positions that the model was trained on. `vocab_size` None = the model's
+    own real vocabulary; a smaller number is the vocabulary that all models of a deployment share,
+    ids at or above it are never sampled. `model` keys the sampling draws.
+    """
+
+    model_dir: Path
+    dtype: str = "float32"
+    threads: int = 1
+    kv_tokens: int = 65536
+    block_size: int = 16
+    length_max: int | None = None
+    vocab_size: int | None = None
+    model: ModelIndex = FIRST_MODEL

@@ -1,0 +1,154 @@
+"""Loads a model's tensors from safetensors shards and fuses the projections that are read together.
+
+Must never unpickle. Every tensor is checked against the shape that the configuration implies, and
+a tensor that nobody reads is an error: both would otherwise show as quietly wrong text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from python_backend.runner.torch_runner.model_config import ModelConfig
+from router_backend.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer. H heads, K KV heads, D head_dim, E hidden, F feed-forward."""
+
+    input_norm: Tensor
+    qkv: Tensor
+    """[(H + 2 K) * D, E]"""
+    qkv_bias: Tensor | None
+    qk_norm: Tensor | None
+    """[H + K, D]: the q norm repeated for each head, then the k norm."""
+    out: Tensor
+    """[E, H * D]"""
+    out_bias: Tensor | None
+    post_norm: Tensor
+    gate_up: Tensor
+    """[2 F, E]"""
+    down: Tensor
+    """[E, F]"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWeights:
+    embed: Tensor
+    """[vocab_rows, E]"""
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor
+    head: Tensor
+    """[vocab_size, E]: only rows that may be sampled."""
+
+
+class Checkpoint:
+    """Named tensors over one or many shards, each read once and converted to `dtype`."""
+
+    def __init__(self, model_dir: Path, dtype: torch.dtype) -> None:
+        self._model_dir = model_dir
+        self._dtype = dtype
+        self._files = _shards(model_dir)
+        self._unread = set(self._files)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._files
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """The tensor; ConfigError names file, tensor and the expected shape."""
+        file = self._files.get(name)
+        if file is None:
+            raise ConfigError(f"{self._model_dir}: tensor {name} of shape {list(shape)} is missing")
+        tensor = _read(file, name)
+        if tuple(tensor.shape) != shape:
+            raise ConfigError(f"{file}: {name} has shape {list(tensor.shape)}, expected {list(shape)}")
+        self._unread.discard(name)
+        return tensor.to(self._dtype)
+
+    def assert_all_read(self, *ignored: str) -> None:
+        left = sorted(name for name in self._unread if not name.endswith(ignored))
+        if left:
+            raise ConfigError(f"{self._files[left[0]]}: {left[0]} is not a tensor of this architecture")
+
+
+def load_weights(model_dir: Path, config: ModelConfig, dtype: torch.dtype, vocab_size: int) -> ModelWeights:
+    """All weights on the CPU; the head holds only the first `vocab_size` rows."""
+    checkpoint = Checkpoint(model_dir, dtype)
+    embed = checkpoint.take("model.embed_tokens.weight", config.vocab_rows, config.hidden_size)
+    layers = tuple(_layer(checkpoint, config, layer) for layer in range(config.num_layers))
+    norm = checkpoint.take("model.norm.weight", config.hidden_size)
+    is_tied = "lm_head.weight" not in checkpoint if config.is_tied is None else config.is_tied
+    head = embed if is_tied else checkpoint.take("lm_head.weight", config.vocab_rows, config.hidden_size)
+    checkpoint.assert_all_read("rotary_emb.inv_freq", "lm_head.weight")
+    return ModelWeights(embed, layers, norm, head[:vocab_size])
+
+
+def _layer(checkpoint: Checkpoint, config: ModelConfig, layer: int) -> LayerWeights:
+    prefix, hidden, feed = f"model.layers.{layer}.", config.hidden_size, config.intermediate_size
+    heads, mlp, has_out_bias = config.num_heads * config.head_dim, prefix + "mlp.", config.has_out_bias
+    gate_up = [checkpoint.take(f"{mlp}{name}_proj.weight", feed, hidden) for name in ("gate", "up")]
+    return LayerWeights(
+        input_norm=checkpoint.take(prefix + "input_layernorm.weight", hidden),
+        qkv=torch.cat(_qkv(checkpoint, config, prefix, "weight")),
+        qkv_bias=torch.cat(_qkv(checkpoint, config, prefix, "bias")) if config.has_qkv_bias else None,
+        qk_norm=_qk_norm(checkpoint, config, prefix) if config.has_qk_norm else None,
+        out=checkpoint.take(prefix + "self_attn.o_proj.weight", hidden, heads),
+        out_bias=checkpoint.take(prefix + "self_attn.o_proj.bias", hidden) if has_out_bias else None,
+        post_norm=checkpoint.take(prefix + "post_attention_layernorm.weight", hidden),
+        gate_up=torch.cat(gate_up),
+        down=checkpoint.take(mlp + "down_proj.weight", hidden, feed),
+    )
+
+
+def _qkv(checkpoint: Checkpoint, config: ModelConfig, prefix: str, part: str) -> list[Tensor]:
+    heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
+    tail = (config.hidden_size,) if part == "weight" else ()
+    return [
+        checkpoint.take(f"{prefix}self_attn.{name}_proj.{part}", count * config.head_dim, *tail)
+        for name, count in heads.items()
+    ]
+
+
+def _qk_norm(checkpoint: Checkpoint, config: ModelConfig, prefix: str) -> Tensor:
+    q_norm = checkpoint.take(prefix + "self_attn.q_norm.weight", config.head_dim)
+    k_norm = checkpoint.take(prefix + "self_attn.k_norm.weight", config.head_dim)
+    return torch.cat([q_norm.expand(config.num_heads, -1), k_norm.expand(config.num_kv_heads, -1)])
+
+
+def _shards(model_dir: Path) -> dict[str, Path]:
+    """Tensor name -> file that holds it."""
+    index = model_dir / "model.safetensors.index.json"
+    if index.exists():
+        try:
+            names: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{index}: no usable weight_map: {error}") from error
+        return {name: model_dir / file for name, file in names.items()}
+    file = model_dir / "model.safetensors"
+    if not file.exists():
+        raise ConfigError(f"{model_dir}: neither {file.name} nor {index.name}; pickles are never read")
+    with _opened(file) as shard:
+        return dict.fromkeys(shard.keys(), file)
+
+
+def _opened(file: Path) -> Any:
+    try:
+        return safe_open(str(file), framework="pt")
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{file}: not a readable safetensors file: {error}") from error
+
+
+def _read(file: Path, name: str) -> Tensor:
+    with _opened(file) as shard:
+        try:
+            tensor: Tensor = shard.get_tensor(name)
+        except SafetensorError as error:
+            raise ConfigError(f"{file}: tensor {name}: {error}") from error
+    return tensor
