@@ -1,0 +1,33 @@
+"""What the front needs of a tokenizer; the loops see only this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from router_backend.stream.answer import TextSource
+
+
+class TextCodec(Protocol):
+    """Text to token ids and back. Thread-safe, except that each text source has one user."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids are 0 .. vocab_size - 1."""
+        ...
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a prompt, with one beginning-of-sequence token where the model wants one."""
+        ...
+
+    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The prompt text of a chat, ready for `encode`; RequestError where the template refuses it."""
+        ...
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """The text of `token_ids` without special tokens."""
+        ...
+
+    def text_source(self) -> TextSource:
+        """A fresh incremental detokenizer."""
+        ...

@@ -1,0 +1,181 @@
+"""The life of one answer at its home: commits in, responses out, one end.
+
+Ties together order, text, stop strings, coalescing and the reader's credit. Performs nothing: it
+returns what to send, and `text` is the only thing that it asks. Invariant: exactly one delivery has
+an ending, it is the last, and the joined text of all deliveries does not depend on how they were cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from router_backend.core.effects import Close, Emit, Reason, Usage
+from router_backend.core.request import ModelIndex
+from router_backend.stream.coalescer import Bundle, Coalescer
+from router_backend.stream.commit_order import CommitOrder, Committed
+from router_backend.stream.reader_credit import Credit, ReaderCredit
+from router_backend.stream.stop_strings import StopStrings
+
+
+class TextSource(Protocol):
+    """Turns an answer's tokens into text, one after the other."""
+
+    def step(self, token_id: int) -> str:
+        """The text that is complete with this token and was not before; often empty."""
+        ...
+
+    def finish(self) -> str:
+        """The text of what never became complete."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an answer is to be given."""
+
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    """Tokens that end the answer and have no text in it."""
+    echo: str = ""
+    """Put in front of the answer's text."""
+    is_streaming: bool = False
+    flush_tokens: int = 8
+    flush_s: float = 0.02
+    unsent_max: int = 256
+    slow_reader_s: float = 30.0
+    commits_late_s: float = 2.0
+    """How long commits may still arrive after the close that counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the answer ended. `output_tokens` counts committed tokens up to the one that completed a stop."""
+
+    reason: Reason
+    code: str = ""
+    message: str = ""
+    stop_text: str = ""
+    output_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One response. `sources` has the model of each token."""
+
+    text: str = ""
+    token_ids: tuple[int, ...] = ()
+    sources: tuple[ModelIndex, ...] = ()
+    ending: Ending | None = None
+
+
+class Answer:
+    """One request's answer; every method returns the responses that became ready."""
+
+    def __init__(self, terms: Terms, text: TextSource) -> None:
+        self.is_finished = False
+        self._terms = terms
+        self._text = text
+        self._order = CommitOrder(terms.max_tokens)
+        self._stops = StopStrings(terms.stop)
+        self._coalescer = Coalescer(terms.flush_tokens, terms.flush_s)
+        self._credit = ReaderCredit(terms.unsent_max, terms.slow_reader_s)
+        self._echo = terms.echo
+        self._count = 0
+        self._close: Close | None = None
+        self._late_at = 0.0
+
+    @property
+    def is_closed(self) -> bool:
+        """The subservers have ended the request themselves: there is nothing to abort."""
+        return self._close is not None
+
+    @property
+    def output_tokens(self) -> int:
+        return self._count
+
+    def on_emit(self, emit: Emit, unsent: int, now: float) -> list[Delivery]:
+        """Commits arrived; raises RemoteProtocolError where they cannot belong to this answer."""
+        if self.is_finished:
+            return []
+        for token in self._order.add(emit):
+            self._append(token, now)
+            if self._stops.matched:
+                return self.end(Reason.STOP)
+        return self._settled() or self._flushed(unsent, now)
+
+    def on_close(self, close: Close, now: float) -> list[Delivery]:
+        """The subservers ended the request; commits may still be under way."""
+        if self.is_finished or self.is_closed:
+            return []
+        self._close = close
+        self._late_at = now + self._terms.commits_late_s
+        if close.reason in (Reason.ERROR, Reason.CANCELLED):
+            return self.end(close.reason, *split_code(close.message))
+        return self._settled()
+
+    def on_tick(self, unsent: int, now: float) -> list[Delivery]:
+        """Time passed."""
+        if self.is_finished:
+            return []
+        if self._close is not None and now >= self._late_at:
+            missing = f"tokens {self._order.length}..{self._close.length} of the answer never arrived"
+            return self.end(Reason.ERROR, "TR_PROTOCOL", missing)
+        return self._flushed(unsent, now)
+
+    def end(self, reason: Reason, code: str = "", message: str = "") -> list[Delivery]:
+        """The last response, with all text that is safe to show; nothing after the first call."""
+        if self.is_finished:
+            return []
+        self.is_finished = True
+        self._coalescer.add_text(self._stops.feed(self._text.finish()) + self._stops.finish())
+        is_stopped = bool(self._stops.matched) and reason in (Reason.STOP, Reason.LENGTH)
+        ending = Ending(
+            Reason.STOP if is_stopped else reason,
+            code,
+            message,
+            self._stops.matched if is_stopped else "",
+            self._count,
+            self._close.usage if self._close else Usage(),
+        )
+        return [_delivery(self._bundle(), ending)]
+
+    def _append(self, token: Committed, now: float) -> None:
+        self._count += 1
+        text = "" if token.token_id in self._terms.stop_ids else self._text.step(token.token_id)
+        self._coalescer.add(self._stops.feed(text), token, now)
+
+    def _settled(self) -> list[Delivery]:
+        if self._close is None or self._order.length < self._close.length:
+            return []
+        return self.end(self._close.reason)
+
+    def _flushed(self, unsent: int, now: float) -> list[Delivery]:
+        if not self._terms.is_streaming:
+            return []
+        credit = self._credit.observe(unsent, now)
+        if credit is Credit.CANCEL:
+            slow = f"{unsent} responses were not read for {self._terms.slow_reader_s:g} s"
+            return self.end(Reason.CANCELLED, "TR_SLOW_READER", slow)
+        if credit is Credit.HOLD or not self._coalescer.is_due(now):
+            return []
+        return [_delivery(self._bundle(), None)]
+
+    def _bundle(self) -> Bundle:
+        bundle = self._coalescer.take()
+        echo, self._echo = self._echo, ""
+        return bundle._replace(text=echo + bundle.text)
+
+
+def _delivery(bundle: Bundle, ending: Ending | None) -> Delivery:
+    return Delivery(bundle.text, bundle.token_ids, bundle.sources, ending)
+
+
+def split_code(message: str) -> tuple[str, str]:
+    """(stable machine code, rest) of an error message that starts with `TR_...: `."""
+    code, colon, rest = message.partition(": ")
+    if colon and code.startswith("TR_") and " " not in code:
+        return code, rest
+    return ("TR_ERROR" if message else ""), message

@@ -1,0 +1,59 @@
+"""Gathers tokens into responses, because Triton's per-response cost is far above a token's.
+
+The first text leaves at once, later text after so many tokens or so long, whichever comes first.
+Never drops and never reorders; whether a reader may be sent anything is `reader_credit`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from router_backend.core.request import ModelIndex
+from router_backend.stream.commit_order import Committed
+
+
+class Bundle(NamedTuple):
+    """What leaves in one response."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    sources: tuple[ModelIndex, ...]
+
+
+class Coalescer:
+    """What has been committed but not yet sent."""
+
+    def __init__(self, flush_tokens: int, flush_s: float) -> None:
+        self._flush_tokens = flush_tokens
+        self._flush_s = flush_s
+        self._texts: list[str] = []
+        self._tokens: list[Committed] = []
+        self._since = 0.0
+        self._is_first = True
+
+    def add(self, text: str, token: Committed, now: float) -> None:
+        if not self._tokens:
+            self._since = now
+        self._tokens.append(token)
+        self.add_text(text)
+
+    def add_text(self, text: str) -> None:
+        """Text of tokens that were added before."""
+        if text:
+            self._texts.append(text)
+
+    def is_due(self, now: float) -> bool:
+        """An empty text alone is worth a response only when many tokens stand behind it."""
+        if len(self._tokens) >= self._flush_tokens:
+            return bool(self._texts) or not self._is_first
+        return bool(self._texts) and (self._is_first or now >= self._since + self._flush_s)
+
+    def take(self) -> Bundle:
+        """Everything that was added since the last take."""
+        text = "".join(self._texts)
+        token_ids = tuple(token.token_id for token in self._tokens)
+        sources = tuple(token.model for token in self._tokens)
+        self._texts.clear()
+        self._tokens.clear()
+        self._is_first = False
+        return Bundle(text, token_ids, sources)

@@ -1,0 +1,54 @@
+"""Restores the order of an answer's tokens.
+
+Commits reach the home from several subservers, in any order and perhaps twice. This owns which
+position comes next; it never looks at text. Invariant: every position leaves exactly once, in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from router_backend.core.effects import Emit
+from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.request import ModelIndex
+
+
+class Committed(NamedTuple):
+    """One token of the answer and the model that wrote it."""
+
+    token_id: int
+    model: ModelIndex
+
+
+class CommitOrder:
+    """Tokens by position, for one request whose answer holds at most `length_max` tokens."""
+
+    def __init__(self, length_max: int) -> None:
+        self.length = 0
+        """Tokens that left in order; the position of the next one."""
+        self._length_max = length_max
+        self._ahead: dict[int, Committed] = {}
+
+    @property
+    def held(self) -> int:
+        """Tokens that wait for an earlier one."""
+        return len(self._ahead)
+
+    def add(self, emit: Emit) -> list[Committed]:
+        """The tokens that are next in order now; raises RemoteProtocolError for an impossible position."""
+        end = emit.position + len(emit.token_ids)
+        if emit.position < 0 or end > self._length_max:
+            raise RemoteProtocolError(
+                f"tokens {emit.position}..{end} of request {emit.request_id} of {self._length_max} tokens"
+            )
+        for position, token_id in enumerate(emit.token_ids, emit.position):
+            if position >= self.length:
+                self._ahead.setdefault(position, Committed(token_id, emit.model))
+        return self._released()
+
+    def _released(self) -> list[Committed]:
+        tokens = []
+        while self.length in self._ahead:
+            tokens.append(self._ahead.pop(self.length))
+            self.length += 1
+        return tokens
