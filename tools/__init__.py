@@ -1,0 +1,1 @@
+"""Command-line tools, each run from the root as ``python -m tools.NAME``."""

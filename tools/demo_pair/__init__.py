@@ -1,0 +1,1 @@
+"""The demo pair: its task, its vocabulary, its training and its evaluation."""
