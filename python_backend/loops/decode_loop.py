@@ -1,0 +1,195 @@
+"""The decode loop of a subserver: the single owner of its scheduler and its runner.
+
+A turn hears what has arrived, asks the scheduler for a batch, runs it and passes the effects on.
+Must never touch a socket or a client. The invariant: whatever an event or a batch causes leaves as
+effects in the same turn. The clock is read when a turn begins and again when its batch has ended,
+because what became ready in a step waits from then on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from python_backend.loops.inbox import Inbox
+from python_backend.runner.base import ModelRunner
+from router_backend.core.effects import Close, Effect, Reason
+from router_backend.core.errors import RouterError, RunnerError
+from router_backend.core.request import ModelIndex, Request
+from router_backend.core.sequence import Sequence
+from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
+from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
+
+_log = logging.getLogger(__name__)
+
+SNAPSHOT_S = 0.2
+"""Longest age of the figures, also while nothing runs."""
+
+BROKEN = "TR_ERROR: the model's process stopped after an internal error; its log has the details"
+UNLOADED = "TR_PEER_LOST: the model is being unloaded"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The subserver of `model` is silent, gone or new: what it held of our requests is lost."""
+
+    model: ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class PeerBack:
+    """The subserver of `model` can be handed requests (again)."""
+
+    model: ModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class HomeLost:
+    """The process that owns the clients of `home` is gone: nobody reads their answers."""
+
+    home: str
+
+
+SchedulerMessage = Admit | Handoff | Admitted | Finished | Nack | Abort
+DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
+
+
+class StepScheduler(Protocol):
+    """What the loop asks of `router_backend.scheduler.scheduler.Scheduler`."""
+
+    def on(self, message: SchedulerMessage, now: float) -> list[Effect]: ...
+    def lose_peer(self, model: ModelIndex) -> list[Effect]: ...
+    def restore_peer(self, model: ModelIndex) -> None: ...
+    def lose_home(self, home: str) -> list[Effect]: ...
+    def plan(self, now: float) -> BatchPlan | Hold: ...
+    def apply(self, plan: BatchPlan, output: StepOutput, now: float) -> list[Effect]: ...
+    def fail(self, plan: BatchPlan, message: str) -> list[Effect]: ...
+    def check_integrity(self) -> None: ...
+
+
+@dataclass(slots=True)
+class LoopFigures:
+    """What the loop itself counts; times in seconds."""
+
+    turns: int = 0
+    steps: int = 0
+    step_s_sum: float = 0.0
+    loop_errors: int = 0
+    runner_errors: int = 0
+
+
+class DecodeLoop:
+    """`run` until `stop`; `perform` takes the effects of a turn, `publish` is called a few times a second."""
+
+    def __init__(
+        self,
+        scheduler: StepScheduler,
+        runner: ModelRunner,
+        inbox: Inbox[DecodeEvent],
+        perform: Callable[[list[Effect]], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.figures = LoopFigures()
+        self.publish: Callable[[], None] = lambda: None
+        self.held: Callable[[], Iterable[Sequence]] = tuple
+        """The sequences of the scheduler, to be closed at the end."""
+        self._scheduler = scheduler
+        self._runner = runner
+        self._inbox = inbox
+        self._perform = perform
+        self._clock = clock
+        self._published_at = float("-inf")
+        self._is_stopping = False
+
+    def run(self) -> None:
+        """Turns until `stop` or a broken invariant; either way every request known here is closed first."""
+        last_words = BROKEN
+        try:
+            while not self._is_stopping:
+                hold = self.turn()
+                if hold is not None:
+                    self._rest(hold)
+            last_words = UNLOADED
+        finally:
+            self._pass_on(self._last_closes(last_words))
+
+    def stop(self) -> None:
+        """End `run` after its current turn; from any thread."""
+        self._is_stopping = True
+        self._inbox.wake()
+
+    def turn(self) -> Hold | None:
+        """One turn; the Hold says that there was nothing to run."""
+        now = self._clock()
+        self.figures.turns += 1
+        effects = self._hear(now)
+        plan = self._scheduler.plan(now)
+        if isinstance(plan, BatchPlan):
+            # What was heard must not wait for the step.
+            self._pass_on(effects)
+            effects = self._execute(plan)
+        self._pass_on(effects)
+        self._publish_sometimes(now)
+        return plan if isinstance(plan, Hold) else None
+
+    def _hear(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for event in self._inbox.drain():
+            try:
+                effects += self._react(event, now)
+            except RouterError as error:
+                self.figures.loop_errors += 1
+                _log.error("%s could not be followed: %s", type(event).__name__, error)
+        return effects
+
+    def _react(self, event: DecodeEvent, now: float) -> list[Effect]:
+        match event:
+            case PeerLost():
+                return self._scheduler.lose_peer(event.model)
+            case PeerBack():
+                self._scheduler.restore_peer(event.model)
+                return []
+            case HomeLost():
+                return self._scheduler.lose_home(event.home)
+            case _:
+                return self._scheduler.on(event, now)
+
+    def _execute(self, plan: BatchPlan) -> list[Effect]:
+        started_at = self._clock()
+        try:
+            output = self._runner.execute(plan)
+        except RunnerError as error:
+            self.figures.runner_errors += 1
+            _log.error("step %d with %d rows failed: %s", plan.step, len(plan.rows), error)
+            return self._scheduler.fail(plan, str(error))
+        ended_at = self._clock()
+        self.figures.steps += 1
+        self.figures.step_s_sum += ended_at - started_at
+        return self._scheduler.apply(plan, output, ended_at)
+
+    def _pass_on(self, effects: list[Effect]) -> None:
+        if effects:
+            self._perform(effects)
+
+    def _rest(self, hold: Hold) -> None:
+        latest = self._published_at + SNAPSHOT_S
+        self._inbox.wait(latest if hold.until is None else min(hold.until, latest))
+
+    def _publish_sometimes(self, now: float) -> None:
+        if now < self._published_at + SNAPSHOT_S:
+            return
+        self._published_at = now
+        self._scheduler.check_integrity()
+        self.publish()
+
+    def _last_closes(self, message: str) -> list[Effect]:
+        """An error for every request here and for those that had just arrived. Peers see the silence."""
+        arrived = [event.request for event in self._inbox.drain() if isinstance(event, Admit)]
+        closes: list[Effect] = [_lost(request, 0, message) for request in arrived]
+        return closes + [_lost(held.request, held.out_step, message) for held in self.held()]
+
+
+def _lost(request: Request, length: int, message: str) -> Close:
+    return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), message)

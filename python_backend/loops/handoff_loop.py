@@ -1,0 +1,195 @@
+"""The handoff loop of a subserver: the single owner of its transport.
+
+Carries effects out to peers and homes and messages in to the decode loop, beats, and notices who
+has fallen silent. Must never decide about a request. The invariant: an effect is posted, given to
+the local client loop, or the loss of its receiver is reported; none disappears unnoticed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from python_backend.loops.decode_loop import DecodeEvent, HomeLost, PeerBack, PeerLost
+from python_backend.loops.inbox import Inbox
+from python_backend.loops.peer_watch import News, PeerWatch
+from python_backend.transport.base import Frames, HandoffTransport, Peer
+from router_backend.core.effects import Close, Effect, Emit, Send
+from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.request import ModelIndex
+from router_backend.handoff.codec import Message, pack, unpack
+from router_backend.handoff.message import Beat, Handoff
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Who this subserver is among its peers, and the rhythm of life signs.
+
+    `models` are the endpoints of all subservers in deployment order; `beat` names this one.
+    """
+
+    beat: Beat
+    models: tuple[str, ...]
+    heartbeat_s: float
+    peer_timeout_s: float
+
+    @property
+    def endpoint(self) -> str:
+        return self.beat.endpoint
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(name for name in self.models if name != self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where arriving things go: events to the decode loop, commits of local clients to the client loop."""
+
+    decode: Inbox[DecodeEvent]
+    client: Callable[[Emit | Close], None]
+
+
+@dataclass(slots=True)
+class TrafficFigures:
+    """Counts since the start."""
+
+    posted: int = 0
+    received: int = 0
+    undeliverable: int = 0
+    """Effects whose receiver was already known to be gone, or whose queue was full."""
+    malformed: int = 0
+
+
+class HandoffLoop:
+    """`perform` from the decode loop's thread, everything else in `run`'s thread."""
+
+    def __init__(
+        self, address: Address, transport: HandoffTransport, doors: Doors, clock: Callable[[], float]
+    ) -> None:
+        self.figures = TrafficFigures()
+        self._address = address
+        self._transport = transport
+        self._doors = doors
+        self._clock = clock
+        self._outbox: Inbox[list[Effect]] = Inbox(clock=clock)
+        self._watch = PeerWatch(address.peers, address.peer_timeout_s, clock())
+        self._beat_frames = pack(address.beat)
+        self._beat_at = float("-inf")
+        self._complained: set[Peer] = set()
+        self._is_stopping = False
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Take effects to carry out, in order; from any thread, without waiting."""
+        self._outbox.put(effects)
+        self._transport.wake()
+
+    @property
+    def peers_up(self) -> int:
+        return self._watch.up(self._address.peers)
+
+    def run(self) -> None:
+        while not self._is_stopping:
+            self.turn()
+        self._deliver_all()
+
+    def stop(self) -> None:
+        """End `run` after it has posted what is waiting; from any thread."""
+        self._is_stopping = True
+        self._transport.wake()
+
+    def turn(self) -> None:
+        """Post what is waiting, beat when due, wait for frames at most until the next beat is due."""
+        self._deliver_all()
+        now = self._clock()
+        self._beat(now)
+        arrived = self._transport.poll(self._beat_at + self._address.heartbeat_s - now)
+        now = self._clock()
+        for sender, frames in arrived:
+            self._take(sender, frames, now)
+        for name in self._watch.judge(now):
+            self._report_lost(name)
+
+    def _deliver_all(self) -> None:
+        for effects in self._outbox.drain():
+            for effect in effects:
+                self._deliver(effect)
+
+    def _deliver(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            # Send.message is whatever the scheduler made; every one of them is in the codec's list.
+            message: Message = effect.message  # type: ignore[assignment]
+            self._post(self._address.models[effect.target], message)
+        elif effect.home == self._address.endpoint:
+            self._doors.client(effect)
+        else:
+            self._post(effect.home, effect)
+
+    def _post(self, endpoint: str, message: Message) -> None:
+        is_reachable = self._watch.is_up(endpoint)
+        if is_reachable and self._transport.post(Peer(endpoint), pack(message)):
+            self.figures.posted += 1
+            return
+        self.figures.undeliverable += 1
+        if is_reachable or isinstance(message, Handoff):
+            self._report_lost(endpoint)
+
+    def _beat(self, now: float) -> None:
+        if now < self._beat_at + self._address.heartbeat_s:
+            return
+        self._beat_at = now
+        for endpoint in self._watch.names:
+            self._transport.post(Peer(endpoint), self._beat_frames)
+
+    def _take(self, sender: Peer, frames: Frames, now: float) -> None:
+        try:
+            message = self._checked(unpack(frames))
+        except RemoteProtocolError as error:
+            self.figures.malformed += 1
+            if sender not in self._complained:
+                self._complained.add(sender)
+                _log.error("dropped a message of %r (later ones are only counted): %s", sender, error)
+            return
+        self.figures.received += 1
+        self._note_life(sender, message, now)
+        self._hand_in(message)
+
+    def _note_life(self, sender: Peer, message: Message, now: float) -> None:
+        news = self._watch.hear(sender, now, message.instance if isinstance(message, Beat) else None)
+        if news is News.RESTARTED:
+            self._report_lost(sender)
+            self._watch.hear(sender, now)
+        if news is not News.NOTHING and sender in self._address.peers:
+            self._doors.decode.put(PeerBack(self._model(sender)))
+
+    def _checked(self, message: Message) -> Message:
+        """`message`, or RemoteProtocolError when it names models or homes that are not these."""
+        models = len(self._address.models)
+        source = getattr(message, "source", 0)
+        if not 0 <= source < models:
+            raise RemoteProtocolError(f"source {source} is not one of {models} models")
+        match message:
+            case Handoff() if message.target != self._address.beat.model or len(message.seen) != models:
+                raise RemoteProtocolError(f"a hand-off to model {message.target} that saw {message.seen}")
+            case Emit() | Close() if message.home != self._address.endpoint:
+                raise RemoteProtocolError(f"commits for {message.home!r} do not belong here")
+        return message
+
+    def _hand_in(self, message: Message) -> None:
+        if isinstance(message, Emit | Close):
+            self._doors.client(message)
+        elif not isinstance(message, Beat):
+            self._doors.decode.put(message)
+
+    def _report_lost(self, endpoint: str) -> None:
+        self._watch.lose(endpoint)
+        if endpoint in self._address.models:
+            self._doors.decode.put(PeerLost(self._model(endpoint)))
+        else:
+            self._doors.decode.put(HomeLost(endpoint))
+
+    def _model(self, endpoint: str) -> ModelIndex:
+        return ModelIndex(self._address.models.index(endpoint))

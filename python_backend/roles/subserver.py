@@ -1,0 +1,215 @@
+"""The composition root of one model's process: engine, scheduler, three loops, transport.
+
+Builds the parts, starts them, stops them in reverse. Must never decide about a request. The
+invariant: when a loop ends by an error, the whole subserver stops being one: its requests are
+closed with an error, its door refuses, and it beats no more, so that homes and peers notice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+
+from python_backend.config import Deployment
+from python_backend.loops.base import Ask, ResponsePort
+from python_backend.loops.client_loop import ClientLoop
+from python_backend.loops.decode_loop import BROKEN, DecodeEvent, DecodeLoop
+from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
+from python_backend.loops.inbox import Inbox
+from python_backend.loops.token_request import TokenDoor
+from python_backend.roles.engine import build_runner
+from python_backend.roles.parent_watch import ParentWatch
+from python_backend.runner.base import ModelRunner, RunnerInfo
+from python_backend.transport.base import HandoffTransport
+from python_backend.transport.directory import open_run_dir, run_dir
+from python_backend.transport.zmq_transport import ZmqTransport
+from router_backend.core.request import ModelIndex, RequestId
+from router_backend.handoff.message import Beat
+from router_backend.policies.base import Place
+from router_backend.policies.registry import PolicyBook
+from router_backend.scheduler.scheduler import Scheduler
+from router_backend.scheduler.settings import SchedulerSettings
+
+_log = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+"""A tenth of Python's default: a busy thread delays the handoff loop by this much at most (triton.md)."""
+JOIN_S = 10.0
+
+_Loop = HandoffLoop | ClientLoop | DecodeLoop
+
+Figures = Mapping[str, float | dict[str, float]]
+
+
+class Subserver:
+    """One model. `start` before anything else, `stop` once; `ask`, `cancel`, `snapshot` from any thread."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        name: str,
+        runner: ModelRunner,
+        transport: HandoffTransport,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.info = runner.info
+        self._runner = runner
+        self._transport = transport
+        self._scheduler = _scheduler(deployment, name, runner.info)
+        self._failure = threading.Event()
+        self._snapshot: _Loop = HandoffLoop | ClientLoop | DecodeLoop
+
+Figures = MappingProxyType({})
+        self._watch = ParentWatch()
+        instance = secrets.randbits(48)
+        inbox: Inbox[DecodeEvent] = Inbox(clock=clock)
+        door = _door(deployment, name, instance, self._scheduler.settings.tokens_max, runner.info)
+        self._client = ClientLoop(door, inbox, clock)
+        address = _address(deployment, name, instance, runner.info)
+        self._handoff = HandoffLoop(address, transport, Doors(inbox, self._client.deliver), clock)
+        self._decode = DecodeLoop(self._scheduler, runner, inbox, self._handoff.perform, clock)
+        self._decode.publish = self._publish
+        self._decode.held = lambda: self._scheduler.roster.queues
+        loops: tuple[_Loop, ...] = (self._handoff, self._client, self._decode)
+        self._threads = {loop: self._thread(loop) for loop in loops}
+
+    @property
+    def is_healthy(self) -> bool:
+        """False from the moment a loop ended by an error."""
+        return not self._failure.is_set()
+
+    def start(self) -> None:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._watch.start()
+        for thread in self._threads.values():
+            thread.start()
+
+    def stop(self) -> None:
+        """Close what is open with an error, end the loops, free the engine and the socket."""
+        for loop, thread in reversed(self._threads.items()):
+            loop.stop()
+            thread.join(JOIN_S)
+            if thread.is_alive():
+                _log.critical("%s does not end: leaving its engine and socket to the system", thread.name)
+                return
+        self._watch.stop()
+        self._runner.close()
+        self._transport.close()
+
+    def ask(self, ask: Ask, port: ResponsePort) -> RequestId:
+        """See `ClientLoop.ask`."""
+        return self._client.ask(ask, port)
+
+    def cancel(self, request_id: RequestId) -> None:
+        self._client.cancel(request_id)
+
+    def snapshot(self) -> Figures:
+        """The figures of a moment at most some tenths of a second ago; never changes once returned.
+
+        Counters and gauges of the scheduler by their own names, `launches` by reason, `kv_blocks` by
+        owner, `step_s_sum` and `step_count`, errors, traffic, and peers that are up.
+        """
+        return self._snapshot
+
+    def _thread(self, loop: _Loop) -> threading.Thread:
+        name = f"{self.name} {type(loop).__name__}"
+        return threading.Thread(target=self._guard, args=(loop,), name=name, daemon=True)
+
+    def _guard(self, loop: _Loop) -> None:
+        """Run a loop; if it ends by an error, the error goes to the log and the subserver stops serving."""
+        is_clean = False
+        try:
+            loop.run()
+            is_clean = True
+        finally:
+            if not is_clean:
+                self._break_down()
+
+    def _break_down(self) -> None:
+        self._failure.set()
+        _log.critical("%s stops serving: a loop ended by an error", self.name)
+        self._decode.stop()
+        self._client.fail(BROKEN)
+        self._handoff.stop()
+
+    def _publish(self) -> None:
+        self._snapshot = MappingProxyType(
+            scheduler_figures(self._scheduler)
+            | {
+                "step_s_sum": self._decode.figures.step_s_sum,
+                "step_count": self._decode.figures.steps,
+                "turns": self._decode.figures.turns,
+                "loop_errors": self._decode.figures.loop_errors,
+                "runner_errors": self._decode.figures.runner_errors,
+                "messages_posted": self._handoff.figures.posted,
+                "messages_received": self._handoff.figures.received,
+                "messages_malformed": self._handoff.figures.malformed,
+                "messages_undeliverable": self._handoff.figures.undeliverable,
+                "peers_up": self._handoff.peers_up,
+            }
+        )
+
+
+def scheduler_figures(scheduler: Scheduler) -> dict[str, float | dict[str, float]]:
+    """Counters and gauges, flat by name; `launches` by reason and `kv_blocks` by owner."""
+    counters = asdict(scheduler.counters)
+    launches = {reason.value: count for reason, count in counters.pop("launches").items()}
+    gauges = scheduler.gauges()
+    blocks = {key.removeprefix("kv_"): gauges.pop(key) for key in list(gauges) if key.startswith("kv_")}
+    return {**counters, **gauges, "launches": launches, "kv_blocks": blocks}
+
+
+def build_subserver(
+    deployment: Deployment, name: str, repository: Path, environment: Mapping[str, str]
+) -> Subserver:
+    """The subserver of model `name` in a server's process: real engine, ipc socket in the server's folder."""
+    folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
+    runner = build_runner(deployment, name, repository)
+    return Subserver(deployment, name, runner, ZmqTransport(folder, name))
+
+
+def _scheduler(deployment: Deployment, name: str, info: RunnerInfo) -> Scheduler:
+    model, index = deployment.model(name), ModelIndex(deployment.names.index(name))
+    settings = SchedulerSettings(
+        model=index,
+        thresholds=deployment.thresholds,
+        num_blocks=info.num_blocks,
+        block_size=info.block_size,
+        length_max=info.length_max,
+        batch_max=model.batch_max,
+        batch_tokens_max=model.batch_tokens_max,
+        deadline_s=deployment.deadline_ms / 1000.0,
+    )
+    place = Place(index, deployment.names, ModelIndex(deployment.entry_index), info.vocab_size)
+    return Scheduler(settings, PolicyBook(place))
+
+
+def _address(deployment: Deployment, name: str, instance: int, info: RunnerInfo) -> Address:
+    beat = Beat(
+        endpoint=name,
+        instance=instance,
+        model=deployment.names.index(name),
+        vocab_size=info.vocab_size,
+        length_max=info.length_max,
+        capacity_tokens=info.num_blocks * info.block_size,
+        eos_ids=tuple(sorted(info.eos_ids)),
+    )
+    front = deployment.front
+    return Address(beat, deployment.names, front.heartbeat_ms / 1000.0, front.peer_timeout_s)
+
+
+def _door(deployment: Deployment, name: str, instance: int, tokens_max: int, info: RunnerInfo) -> TokenDoor:
+    front = deployment.front
+    open_max = front.live_max + front.queue_max
+    return TokenDoor(
+        name, instance, info, tokens_max, front.max_tokens_default, open_max, front.request_timeout_s
+    )
