@@ -66,9 +66,7 @@ class Subserver:
         self._transport = transport
         self._scheduler = _scheduler(deployment, name, runner.info)
         self._failure = threading.Event()
-        self._snapshot: _Loop = HandoffLoop | ClientLoop | DecodeLoop
-
-Figures = MappingProxyType({})
+        self._snapshot: Figures = MappingProxyType({})
         self._watch = ParentWatch()
         instance = secrets.randbits(48)
         inbox: Inbox[DecodeEvent] = Inbox(clock=clock)
