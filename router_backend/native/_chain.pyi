@@ -1,0 +1,6 @@
+from router_backend.native.chain_spec import ChainSpec, FloatArray, IntArray, OffsetArray
+
+def enumerate_chain(spec: ChainSpec) -> tuple[IntArray, OffsetArray, IntArray, FloatArray]: ...
+def stationary_distribution(
+    row_start: OffsetArray, successor: IntArray, probability: FloatArray
+) -> FloatArray: ...

@@ -1,0 +1,24 @@
+"""Builds the optional native module. Everything else about the package is in pyproject.toml.
+
+`optional=True`: without a compiler the installation still succeeds, and the Python twin is used.
+"""
+
+from __future__ import annotations
+
+from setuptools import setup
+
+try:
+    from pybind11.setup_helpers import Pybind11Extension
+except ImportError:  # --no-build-isolation without pybind11: the twin serves
+    extensions = []
+else:
+    extensions = [
+        Pybind11Extension(
+            "router_backend.native._chain",
+            ["router_backend/native/chain.cpp"],
+            cxx_std=17,
+            optional=True,
+        )
+    ]
+
+setup(ext_modules=extensions)
