@@ -91,7 +91,7 @@ def choices(cutoffs: Sequence[float]) -> list[Choice]:
 
 
 def load_questions(path: Path, limit: int | None) -> tuple[Question, ...]:
-    """The first `limit` entries of a list of {"prompt", "answer"}; TrialError names a file that is not one."""
+    """The first `limit` entries of a list of {"prompt", "answer"}; TrialError names a bad file."""
     try:
         entries = json.loads(path.read_text())
         questions = tuple(Question(entry["prompt"], entry["answer"]) for entry in entries[:limit])
