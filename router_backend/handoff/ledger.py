@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from enum import Enum
 
+from router_backend.core.errors import LocalProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.message import Handoff
 
 
 def handoff_to(sequence: Sequence, target: ModelIndex, drop: int = 0) -> Handoff:
-    """The message that gives `target` every token it has not seen, less the last `drop` ones."""
+    """The message that gives `target` every token it has not seen, less the last `drop` ones.
+
+    Raises LocalProtocolError unless `drop` is 0 or 1: taking back more would need KV to be rolled
+    back on models that hold it already (R9).
+    """
+    if drop not in (0, 1):
+        raise LocalProtocolError(f"only the sampled token can be dropped, not {drop} tokens")
     loc = len(sequence.tokens) - drop
     base = sequence.seen[target]
     seen = list(sequence.seen)

@@ -19,7 +19,6 @@ from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.queues import Graveyard, Queues, Tombstone
 from router_backend.scheduler.settings import SchedulerSettings
 
-
 _NO_USAGE = Usage()
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from router_backend.core.effects import Emit, Reason
+from router_backend.core.errors import LocalProtocolError
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.ledger import handoff_to
 from router_backend.handoff.message import Handoff
@@ -76,7 +77,10 @@ class Settlement:
         if not 1 <= destination <= len(self.settings.peers):
             return self._policy_fault(sequence, f"route answered {destination}, which is no peer")
         target = self.settings.peers[destination - 1]
-        handoff = sequence.router.send(sequence, target)
+        try:
+            handoff = sequence.router.send(sequence, target)
+        except LocalProtocolError as error:
+            return self._policy_fault(sequence, str(error))
         dropped = len(sequence.tokens) - handoff.loc
         if handoff.target != target or dropped not in (0, 1):
             return self._policy_fault(sequence, f"send made a message for {handoff.target} at {handoff.loc}")
