@@ -1,7 +1,7 @@
 """Attention of packed tokens over paged keys and values.
 
 Query heads that share a KV head are laid side by side as extra queries, so grouped-query attention
-needs no copied keys.
+needs no copied keys; `pack` lays the mask the same way.
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ def _attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Te
     kv_heads, head_dim = keys.shape[1:]
     shared = queries.shape[1] // kv_heads
     laid = queries.reshape(rows, width, kv_heads, shared, head_dim).permute(0, 2, 3, 1, 4)
-    mask = group.mask
-    if mask is not None and shared > 1:
-        mask = mask.repeat(1, 1, shared, 1)
     answer = scaled_dot_product_attention(
         laid.reshape(rows, kv_heads, shared * width, head_dim),
         keys.view(rows, -1, kv_heads, head_dim).transpose(1, 2),
         values.view(rows, -1, kv_heads, head_dim).transpose(1, 2),
-        attn_mask=mask,
+        attn_mask=group.mask,
     )
     answer = answer.view(rows, kv_heads, shared, width, head_dim).permute(0, 3, 1, 2, 4)
     return answer.reshape(rows * width, -1)

@@ -15,7 +15,7 @@ from python_backend.runner.torch_runner.model_config import ModelConfig
 class KvPool:
     """`tensor` is [layers, 2, num_blocks, block_size, kv_heads, head_dim], keys before values."""
 
-    __slots__ = ("_layers", "block_size", "num_blocks", "tensor")
+    __slots__ = ("_layers", "_scratch", "block_size", "num_blocks", "tensor")
 
     def __init__(self, config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype) -> None:
         heads = (config.num_kv_heads, config.head_dim)
@@ -23,6 +23,7 @@ class KvPool:
         self.num_blocks, self.block_size = num_blocks, block_size
         slots = self.tensor.view(config.num_layers, 2, num_blocks * block_size, *heads)
         self._layers = [(layer[0], layer[1]) for layer in slots]
+        self._scratch = (torch.empty((0, *heads), dtype=dtype), torch.empty((0, *heads), dtype=dtype))
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store [T, kv_heads, head_dim] at int64[T] slots."""
@@ -31,6 +32,20 @@ class KvPool:
         stored_values.index_copy_(0, slots, values)
 
     def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at int64[S] slots, each [S, kv_heads, head_dim]."""
+        """Keys and values at int64[S] slots, each [S, kv_heads, head_dim]; valid until the next read.
+
+        One pair of buffers serves every layer and step: fresh memory of this size costs more in page
+        faults than the copy itself.
+        """
+        count = slots.shape[0]
+        keys, values = (buffer[:count] for buffer in self._buffers(count))
         stored_keys, stored_values = self._layers[layer]
-        return stored_keys.index_select(0, slots), stored_values.index_select(0, slots)
+        torch.index_select(stored_keys, 0, slots, out=keys)
+        torch.index_select(stored_values, 0, slots, out=values)
+        return keys, values
+
+    def _buffers(self, count: int) -> tuple[Tensor, Tensor]:
+        if self._scratch[0].shape[0] < count:
+            shape = (1 << (count - 1).bit_length(), *self.tensor.shape[-2:])
+            self._scratch = (self.tensor.new_empty(shape), self.tensor.new_empty(shape))
+        return self._scratch

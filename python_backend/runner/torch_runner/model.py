@@ -49,7 +49,7 @@ class Model:
         config = self.config
         turning = config.num_heads + config.num_kv_heads
         qkv = linear(self._norm(hidden, layer.input_norm), layer.qkv, layer.qkv_bias)
-        heads = qkv.view(len(hidden), turning + config.num_kv_heads, config.head_dim)
+        heads = qkv.view(hidden.shape[0], turning + config.num_kv_heads, config.head_dim)
         turned = heads[:, :turning]
         if layer.qk_norm is not None:
             turned = rms_norm(turned, turned.shape[-1:], None, config.norm_eps) * layer.qk_norm

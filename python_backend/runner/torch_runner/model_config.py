@@ -97,6 +97,7 @@ def _parsed(fields: Mapping[str, Any], model_dir: Path) -> ModelConfig:
     has_bias = bool(fields.get("attention_bias", False))
     is_qwen2 = architecture == "Qwen2ForCausalLM"
     vocab_rows = int(fields["vocab_size"])
+    heads = int(fields["num_attention_heads"])
     tied = fields.get("tie_word_embeddings")
     return ModelConfig(
         architecture=architecture,
@@ -105,8 +106,8 @@ def _parsed(fields: Mapping[str, Any], model_dir: Path) -> ModelConfig:
         hidden_size=int(fields["hidden_size"]),
         intermediate_size=int(fields["intermediate_size"]),
         num_layers=int(fields["num_hidden_layers"]),
-        num_heads=int(fields["num_attention_heads"]),
-        num_kv_heads=int(fields.get("num_key_value_heads") or fields["num_attention_heads"]),
+        num_heads=heads,
+        num_kv_heads=_num_kv_heads(fields, heads),
         head_dim=_head_dim(fields, architecture),
         length_max=int(fields["max_position_embeddings"]),
         norm_eps=float(fields.get("rms_norm_eps", 1e-6)),
@@ -137,6 +138,13 @@ def _refuse_unsupported(fields: Mapping[str, Any]) -> None:
     has_window = "sliding_attention" in (fields.get("layer_types") or ())
     if has_window or fields.get("use_sliding_window"):
         raise ValueError("use_sliding_window: sliding-window attention is not supported")
+
+
+def _num_kv_heads(fields: Mapping[str, Any], heads: int) -> int:
+    kv_heads = int(fields.get("num_key_value_heads") or heads)
+    if heads % kv_heads:
+        raise ValueError(f"num_key_value_heads: {kv_heads} does not divide {heads} attention heads")
+    return kv_heads
 
 
 def _head_dim(fields: Mapping[str, Any], architecture: str) -> int:

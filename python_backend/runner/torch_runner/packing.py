@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,7 +30,8 @@ class Group:
     slots: Tensor
     """int64[rows * length]: KV slots of positions 0 .. length - 1 of each row."""
     mask: Tensor | None
-    """[rows, 1, width, length], 0 where a token may look and -inf elsewhere; None = everywhere."""
+    """[rows, 1, G * width, length], 0 where a query may look and -inf elsewhere; None = everywhere. G = 1
+    where all queries of a row see the same, else the query heads that share a KV head."""
 
     @property
     def last(self) -> int:
@@ -53,7 +53,16 @@ class PackedStep:
     """int64[R]: packed index of the last token of each sampling row, in plan order."""
 
 
-def pack(rows: Sequence[Row], block_size: int, mask_dtype: torch.dtype) -> PackedStep:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What packing must know of model and pool; `shared` = query heads to a KV head."""
+
+    block_size: int
+    shared: int
+    dtype: torch.dtype
+
+
+def pack(rows: Sequence[Row], layout: Layout) -> PackedStep:
     """Index tensors for `rows`, at least one, none of them empty."""
     order = sorted(range(len(rows)), key=lambda index: _group_key(rows[index]))
     ordered = [rows[index] for index in order]
@@ -64,7 +73,7 @@ def pack(rows: Sequence[Row], block_size: int, mask_dtype: torch.dtype) -> Packe
     tokens = np.fromiter((token for row in ordered for token in row.token_ids), np.int64, int(ends[-1]))
     starts = np.array([row.start for row in ordered], dtype=np.int64)
     positions = np.arange(len(tokens), dtype=np.int64) + np.repeat(starts - ends + widths, widths)
-    groups, slots = _grouped(ordered, block_size, mask_dtype)
+    groups, slots = _grouped(ordered, layout)
     is_sampling = np.array([row.is_sampling for row in rows], dtype=bool)
     return PackedStep(
         torch.from_numpy(tokens),
@@ -79,9 +88,7 @@ def _group_key(row: Row) -> tuple[int, int]:
     return len(row.token_ids), (max(row.end, LENGTH_CLASS_MIN) - 1).bit_length()
 
 
-def _grouped(
-    ordered: Sequence[Row], block_size: int, mask_dtype: torch.dtype
-) -> tuple[tuple[Group, ...], IntArray]:
+def _grouped(ordered: Sequence[Row], layout: Layout) -> tuple[tuple[Group, ...], IntArray]:
     """The groups of rows in order, and the slot of every packed token."""
     groups: list[Group] = []
     written: list[IntArray] = []
@@ -90,22 +97,20 @@ def _grouped(
         key, end = _group_key(ordered[begin]), begin + 1
         while end < len(ordered) and _group_key(ordered[end]) == key:
             end += 1
-        group, slots = _group(ordered[begin:end], first, block_size, mask_dtype)
+        group, slots = _group(ordered[begin:end], first, layout)
         groups.append(group)
         written.append(slots)
         first, begin = group.last, end
     return tuple(groups), np.concatenate(written)
 
 
-def _group(
-    rows: Sequence[Row], first: int, block_size: int, mask_dtype: torch.dtype
-) -> tuple[Group, IntArray]:
+def _group(rows: Sequence[Row], first: int, layout: Layout) -> tuple[Group, IntArray]:
     width = len(rows[0].token_ids)
     ends = np.array([row.end for row in rows], dtype=np.int64)
-    slots = _slot_grid(rows, ends, block_size)
+    slots = _slot_grid(rows, ends, layout.block_size)
     new = ends[:, None] - width + np.arange(width)
     written = np.take_along_axis(slots, new, axis=1).reshape(-1)
-    mask = _mask(new, slots.shape[1], mask_dtype)
+    mask = _mask(new, slots.shape[1], layout)
     return Group(first, len(rows), width, torch.from_numpy(slots.reshape(-1)), mask), written
 
 
@@ -122,9 +127,10 @@ def _slot_grid(rows: Sequence[Row], ends: IntArray, block_size: int) -> IntArray
     return np.where(np.arange(length) < ends[:, None], grid, grid[:, :1])
 
 
-def _mask(new: npt.NDArray[np.int64], length: int, dtype: torch.dtype) -> Tensor | None:
+def _mask(new: IntArray, length: int, layout: Layout) -> Tensor | None:
     """A token sees the positions up to its own; `new` [rows, width] are the tokens' positions."""
     if new.shape[1] == 1 and int(new.min()) == length - 1:
         return None
     is_hidden = torch.from_numpy(np.arange(length) > new[:, None, :, None])
-    return torch.zeros(is_hidden.shape, dtype=dtype).masked_fill_(is_hidden, float("-inf"))
+    mask = torch.zeros(is_hidden.shape, dtype=layout.dtype).masked_fill_(is_hidden, float("-inf"))
+    return mask.repeat(1, 1, layout.shared, 1) if new.shape[1] > 1 else mask

@@ -19,7 +19,7 @@ from python_backend.runner.torch_runner import signals
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.model import Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
-from python_backend.runner.torch_runner.packing import pack
+from python_backend.runner.torch_runner.packing import Layout, pack
 from python_backend.runner.torch_runner.sampler import sample
 from python_backend.runner.torch_runner.settings import TorchSettings
 from python_backend.runner.torch_runner.weights import load_weights
@@ -33,6 +33,7 @@ class TorchRunner:
     """`info.vocab_size` is the vocabulary that is sampled; see `TorchSettings`."""
 
     info: RunnerInfo
+    pool: KvPool
 
     def __init__(self, settings: TorchSettings) -> None:
         """Loads everything; ConfigError names the file and what is wrong with it."""
@@ -41,11 +42,12 @@ class TorchRunner:
         self.info = _info(settings, config)
         self._index = settings.model
         self._vocab_rows = config.vocab_rows
-        self._dtype = _dtype(settings)
+        dtype = _dtype(settings)
+        self._layout = Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype)
         with torch.inference_mode():
-            weights = load_weights(settings.model_dir, config, self._dtype, self.info.vocab_size)
+            weights = load_weights(settings.model_dir, config, dtype, self.info.vocab_size)
             self._model = Model(config, weights, self.info.length_max)
-            self._pool = KvPool(config, self.info.num_blocks, settings.block_size, self._dtype)
+            self.pool = KvPool(config, self.info.num_blocks, settings.block_size, dtype)
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         self._check(plan.rows)
@@ -57,11 +59,11 @@ class TorchRunner:
 
     def close(self) -> None:
         """Frees weights and KV; nothing may be executed afterwards."""
-        del self._model, self._pool
+        del self._model, self.pool
 
     def _executed(self, plan: BatchPlan) -> StepOutput:
-        step = pack(plan.rows, self.info.block_size, self._dtype)
-        hidden = self._model.forward(step, self._pool)
+        step = pack(plan.rows, self._layout)
+        hidden = self._model.forward(step, self.pool)
         logits = self._model.logits(hidden)
         logp = signals.log_probs(logits)
         tokens = sample(logits, logp, plan.sampling_rows, self._index)
