@@ -72,6 +72,10 @@ class FrontSettings(Settings):
     heartbeat_ms: float = Field(250.0, gt=0)
     peer_timeout_s: float = Field(2.0, gt=0)
     cancel_poll_ms: float = Field(100.0, gt=0)
+    unsent_max: int = Field(256, ge=1)
+    """Responses that may wait for one slow reader; what comes then is gathered into one."""
+    slow_reader_s: float = Field(30.0, gt=0)
+    """How long a reader may stay that slow before its request is given up."""
     policies: tuple[str, ...] | None = None
     """Policies that a request may choose; default all."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from router_backend.core.errors import CapacityError
 
@@ -20,11 +19,6 @@ class DrainingError(CapacityError):
     code = "TR_DRAINING"
 
 
-class Verdict(Enum):
-    START = "start"
-    QUEUE = "queue"
-
-
 @dataclass(frozen=True, slots=True)
 class Occupancy:
     """How full the front is: requests being served, and requests before them."""
@@ -39,18 +33,16 @@ class AdmissionLimits:
     live_max: int
     queue_max: int
 
-    def decide(self, occupancy: Occupancy) -> Verdict:
-        """Start a new request now or after those that wait; raises where there is no room for it."""
+    def admit(self, occupancy: Occupancy) -> None:
+        """Raises where there is no room for one more request, live or waiting."""
         if occupancy.is_draining:
             raise DrainingError("the server is shutting down: send the request to another one")
-        if self.has_room(occupancy.live) and not occupancy.waiting:
-            return Verdict.START
         if occupancy.live + occupancy.waiting >= self.live_max + self.queue_max:
             raise QueueFullError(
                 f"{occupancy.live} requests are live and {occupancy.waiting} wait (live_max {self.live_max}, "
                 f"queue_max {self.queue_max}): try again later"
             )
-        return Verdict.QUEUE
 
     def has_room(self, live: int) -> bool:
+        """One more of those that wait may start."""
         return live < self.live_max

@@ -1,0 +1,201 @@
+"""The open requests of a front: who waits, who is served, who is told what.
+
+Owned by the front loop's thread and told the time. Must never wait and never read a socket; it posts
+nothing but admissions, and leaves the aborts to be collected. Invariant: a request leaves `_open`
+exactly when its one piece with a finish is put.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+
+from python_backend.config import FrontSettings
+from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
+from python_backend.loops.front_counts import FrontCounts, Gauges
+from python_backend.loops.front_peers import FrontPeers
+from python_backend.loops.open_request import OpenRequest, Stage, explained
+from python_backend.loops.request_door import Ticket
+from python_backend.text.base import TextCodec
+from router_backend.core.effects import Close, Emit, Reason
+from router_backend.core.errors import CapacityError, PeerLostError, RemoteProtocolError
+from router_backend.core.request import ModelIndex, RequestId
+from router_backend.handoff.message import Abort, Admit
+from router_backend.stream.admission import AdmissionLimits, Occupancy
+from router_backend.stream.answer import Answer, Delivery, Terms
+
+
+class FrontDesk:
+    """Serves clients; `counts` and `peers` belong to the same thread."""
+
+    def __init__(
+        self, settings: FrontSettings, peers: FrontPeers, counts: FrontCounts, text: TextCodec
+    ) -> None:
+        self.is_draining = False
+        self._settings = settings
+        self._peers = peers
+        self._counts = counts
+        self._text = text
+        self._limits = AdmissionLimits(settings.live_max, settings.queue_max)
+        self._open: dict[RequestId, OpenRequest] = {}
+        self._queue: deque[RequestId] = deque()
+        self._live = 0
+        self._aborts: list[Abort] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def gauges(self) -> Gauges:
+        unsent = sum(opened.port.unsent for opened in self._open.values())
+        return Gauges(
+            self._live, len(self._open) - self._live, unsent, self._peers.up(), self.is_draining
+        )
+
+    def take_aborts(self) -> list[Abort]:
+        """What the subservers must be told; each is returned once."""
+        aborts, self._aborts = self._aborts, []
+        return aborts
+
+    def open(self, request_id: RequestId, ask: Ask, port: ResponsePort, now: float) -> bool:
+        """Take a client in; True if the ask must now be read by the door."""
+        deadline_at = now + self._settings.request_timeout_s
+        opened = OpenRequest(request_id, ask, port, now, deadline_at)
+        occupancy = Occupancy(self._live, len(self._open) - self._live, self.is_draining)
+        self._open[request_id] = opened
+        try:
+            self._limits.admit(occupancy)
+        except CapacityError as error:
+            self._refuse(opened, error)
+            return False
+        return True
+
+    def on_read(self, request_id: RequestId, result: Future[Ticket]) -> None:
+        """The door has read an ask, or refused it."""
+        opened = self._open.get(request_id)
+        if opened is None:
+            return
+        error = result.exception()
+        if error is not None:
+            self._refuse(opened, error)
+            return
+        opened.ticket = result.result()
+        opened.deadline_at = opened.arrived_at + opened.ticket.timeout_s
+        opened.stage = Stage.QUEUED
+        self._queue.append(request_id)
+        self.start_queued()
+
+    def start_queued(self) -> None:
+        """First come, first served, as far as there is room."""
+        while self._queue and self._limits.has_room(self._live):
+            opened = self._open.get(self._queue.popleft())
+            if opened is not None and opened.ticket is not None:
+                self._start(opened, opened.ticket)
+
+    def on_emit(self, emit: Emit, now: float) -> None:
+        opened = self._open.get(emit.request_id)
+        if opened is None or opened.answer is None:
+            self._counts.stale_messages += 1
+            return
+        before = opened.answer.output_tokens
+        try:
+            deliveries = opened.answer.on_emit(emit, opened.port.unsent, now)
+        except RemoteProtocolError as error:
+            deliveries = opened.answer.end(Reason.ERROR, *explained(error))
+        self._observe_tokens(opened, opened.answer.output_tokens - before, now)
+        self._deliver(opened, deliveries, now)
+
+    def on_close(self, close: Close, now: float) -> None:
+        opened = self._open.get(close.request_id)
+        if opened is None or opened.answer is None:
+            self._counts.stale_messages += 1
+            return
+        self._deliver(opened, opened.answer.on_close(close, now), now)
+
+    def on_tick(self, now: float) -> None:
+        for opened in list(self._open.values()):
+            if now >= opened.deadline_at:
+                waited = f"no complete answer within {opened.deadline_at - opened.arrived_at:g} s"
+                self.end(opened.request_id, Reason.ERROR, ("TR_DEADLINE", waited), now)
+            elif opened.answer is not None:
+                self._deliver(opened, opened.answer.on_tick(opened.port.unsent, now), now)
+
+    def on_lost(self, model: ModelIndex, now: float) -> None:
+        """End what `model` was given by us; what others handed to it, they close themselves."""
+        lost = f"the process of model {self._peers.name(model)!r} died while it held the request"
+        for opened in list(self._open.values()):
+            answer, ticket = opened.answer, opened.ticket
+            if answer is not None and ticket is not None and ticket.entry == model and not answer.is_closed:
+                self.end(opened.request_id, Reason.ERROR, (PeerLostError.code, lost), now)
+
+    def end(self, request_id: RequestId, reason: Reason, cause: tuple[str, str], now: float) -> None:
+        """End a request from outside, for `cause` = (code, message); nothing if it has ended."""
+        opened = self._open.get(request_id)
+        if opened is None:
+            return
+        if opened.answer is None:
+            self._turn_away(opened, Finish(reason, *cause, prompt_tokens=opened.prompt_tokens))
+        else:
+            self._deliver(opened, opened.answer.end(reason, *cause), now)
+
+    def end_all(self, cause: tuple[str, str], now: float) -> None:
+        for request_id in list(self._open):
+            self.end(request_id, Reason.ERROR, cause, now)
+
+    def _start(self, opened: OpenRequest, ticket: Ticket) -> None:
+        down = [model for model in ticket.needed if not self._peers.is_up(model)]
+        if down or not self._peers.post(ticket.entry, Admit(ticket.request)):
+            name = self._peers.name(down[0] if down else ticket.entry)
+            self._refuse(opened, PeerLostError(f"model {name!r} cannot be reached: try again later"))
+            return
+        opened.answer = Answer(self._terms(opened.ask, ticket), self._text.text_source())
+        opened.stage = Stage.LIVE
+        self._live += 1
+
+    def _terms(self, ask: Ask, ticket: Ticket) -> Terms:
+        settings = self._settings
+        return Terms(
+            max_tokens=ticket.request.max_tokens,
+            stop=ticket.stop,
+            stop_ids=ticket.request.stop_ids,
+            echo=ticket.echo,
+            is_streaming=ask.is_streaming,
+            flush_tokens=settings.flush_tokens,
+            flush_s=settings.flush_ms / 1000.0,
+            unsent_max=settings.unsent_max,
+            slow_reader_s=settings.slow_reader_s,
+            commits_late_s=settings.peer_timeout_s,
+        )
+
+    def _observe_tokens(self, opened: OpenRequest, tokens: int, now: float) -> None:
+        if not tokens:
+            return
+        if opened.last_token_at is None:
+            self._counts.observe_first(now - opened.arrived_at)
+        else:
+            self._counts.observe_gap(now - opened.last_token_at, tokens)
+        opened.last_token_at = now
+
+    def _deliver(self, opened: OpenRequest, deliveries: list[Delivery], now: float) -> None:
+        for delivery in deliveries:
+            piece = opened.piece(delivery)
+            self._counts.count_tokens(piece.sources)
+            opened.count_routed(piece.sources)
+            if piece.finish is not None:
+                self._forget_live(opened, piece.finish, now)
+            opened.port.put(piece)
+
+    def _forget_live(self, opened: OpenRequest, finish: Finish, now: float) -> None:
+        del self._open[opened.request_id]
+        self._live -= 1
+        self._counts.finish(finish, now - opened.arrived_at, opened.routed)
+        if opened.answer is not None and not opened.answer.is_closed and opened.ticket is not None:
+            self._aborts.append(Abort(opened.request_id, opened.ticket.request.epoch))
+
+    def _refuse(self, opened: OpenRequest, error: BaseException) -> None:
+        self._turn_away(opened, Finish(Reason.ERROR, *explained(error), prompt_tokens=opened.prompt_tokens))
+
+    def _turn_away(self, opened: OpenRequest, finish: Finish) -> None:
+        """End a request that never started."""
+        del self._open[opened.request_id]
+        self._counts.reject(finish.code)
+        opened.port.put(Piece(prompt_tokens=opened.prompt_tokens, finish=finish))

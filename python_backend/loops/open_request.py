@@ -1,0 +1,71 @@
+"""One client's request in the front, from its arrival to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
+from python_backend.loops.request_door import Ticket
+from router_backend.core.errors import RouterError
+from router_backend.core.request import RequestId
+from router_backend.stream.answer import Answer, Delivery
+
+
+class Stage(Enum):
+    ARRIVING = "arriving"
+    """Being read: it has no tokens yet."""
+    QUEUED = "queued"
+    LIVE = "live"
+
+
+@dataclass(slots=True, eq=False)
+class OpenRequest:
+    """Owned by the front loop. Has a ticket once it was read, an answer once it was started."""
+
+    request_id: RequestId
+    ask: Ask
+    port: ResponsePort
+    arrived_at: float
+    deadline_at: float
+    stage: Stage = Stage.ARRIVING
+    ticket: Ticket | None = None
+    answer: Answer | None = None
+    last_token_at: float | None = None
+    routed: int = 0
+    """Tokens by other models than the entry."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.ticket.request.prompt_len if self.ticket else 0
+
+    def count_routed(self, sources: tuple[int, ...]) -> None:
+        if self.ticket is not None:
+            self.routed += sum(model != self.ticket.entry for model in sources)
+
+    def piece(self, delivery: Delivery) -> Piece:
+        return Piece(
+            delivery.text, delivery.token_ids, delivery.sources, self.prompt_tokens, self._finish(delivery)
+        )
+
+    def _finish(self, delivery: Delivery) -> Finish | None:
+        ending = delivery.ending
+        if ending is None:
+            return None
+        return Finish(
+            ending.reason,
+            ending.code,
+            ending.message,
+            ending.stop_text,
+            self.prompt_tokens,
+            ending.output_tokens,
+            ending.usage.discarded,
+            ending.usage.handoffs,
+        )
+
+
+def explained(error: BaseException) -> tuple[str, str]:
+    """(stable machine code, message) of what went wrong with a request."""
+    if isinstance(error, RouterError):
+        return error.code, str(error.args[0])
+    return "TR_INTERNAL", f"{type(error).__name__}: {error}"

@@ -1,0 +1,88 @@
+"""The front process without Triton: builds the parts, starts them, stops them in reverse.
+
+Holds every client and runs no model code. Must never import torch or Triton; the doors bring asks
+and response ports, and this gives back ids.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Thread
+
+from python_backend.config import Deployment
+from python_backend.loops.ask_fields import SEED_MAX
+from python_backend.loops.base import Ask, ResponsePort
+from python_backend.loops.front_counts import FrontSnapshot
+from python_backend.loops.front_loop import FrontLoop, FrontParts
+from python_backend.loops.request_door import RequestDoor
+from python_backend.text.tokenizer import load_tokenizer
+from python_backend.transport.base import HandoffTransport
+from python_backend.transport.directory import open_run_dir, run_dir
+from python_backend.transport.zmq_transport import ZmqTransport
+from router_backend.core.request import RequestId
+
+JOIN_S = 5.0
+"""What the threads may take to end after the requests have ended."""
+
+
+class Front:
+    """One door's front. `endpoint` is the name of its Triton model; ConfigError if it cannot be built."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        repository: Path,
+        endpoint: str,
+        transport: HandoffTransport | None = None,
+    ) -> None:
+        text = load_tokenizer(tokenizer_dir(deployment, repository))
+        dice = random.SystemRandom()
+        door = RequestDoor(deployment, text, endpoint, lambda: dice.randint(0, SEED_MAX))
+        self._readers = ThreadPoolExecutor(1, thread_name_prefix="door")
+        self._transport = transport or _ipc_transport(deployment, endpoint)
+        parts = FrontParts(deployment, endpoint, dice.getrandbits(48), door, text, self._readers)
+        self._loop = FrontLoop(parts, self._transport, time.monotonic)
+        self._thread = Thread(target=self._loop.run, name="front", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, ask: Ask, port: ResponsePort) -> RequestId:
+        """Take over a client and return at once; see `FrontLoop.submit`."""
+        return self._loop.submit(ask, port)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """The client is gone. From any thread, as often as it is noticed."""
+        self._loop.cancel(request_id)
+
+    def snapshot(self) -> FrontSnapshot:
+        return self._loop.snapshot()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, within_s: float) -> None:
+        """Finish the open requests or end them with an error within this time, then free everything."""
+        self._loop.stop(within_s)
+        self._thread.join(within_s + JOIN_S)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        if not self._thread.is_alive():
+            self._transport.close()
+
+
+def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:
+    """The configured directory, or the entry model's own."""
+    if deployment.front.tokenizer_dir:
+        return repository / deployment.front.tokenizer_dir
+    entry = deployment.models[deployment.entry_index]
+    return repository / (entry.model_dir or f"{entry.name}/1")
+
+
+def _ipc_transport(deployment: Deployment, endpoint: str) -> ZmqTransport:
+    folder = open_run_dir(run_dir(deployment.run_dir, os.environ, os.getppid()))
+    return ZmqTransport(folder, endpoint)
