@@ -1,0 +1,73 @@
+"""What the supervisor asks of Triton's HTTP endpoints: load, unload, metrics.
+
+Owns no state. Every call is bounded in time; AdminError carries Triton's own words.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import urllib.parse
+from dataclasses import dataclass
+
+PEER_UP = "token_router_peer_up"
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+class AdminError(Exception):
+    """Triton refused, or could not be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """The administrator's view of one server; URLs as `http://host:port`."""
+
+    http_url: str
+    metrics_url: str
+    timeout_s: float = 120.0
+    """A load returns when the model is ready."""
+
+    def load(self, model: str) -> None:
+        _asked("POST", f"{self.http_url}/v2/repository/models/{model}/load", self.timeout_s)
+
+    def unload(self, model: str) -> None:
+        _asked("POST", f"{self.http_url}/v2/repository/models/{model}/unload", self.timeout_s)
+
+    def peers_up(self) -> dict[str, bool]:
+        """By model: whether every process that reports on it hears it; others are absent."""
+        return peers_up(_asked("GET", self.metrics_url, 5.0))
+
+
+def peers_up(metrics: str) -> dict[str, bool]:
+    """`token_router_peer_up` samples in Prometheus text, by the peer (or model) that they are about."""
+    found: dict[str, bool] = {}
+    for line in metrics.splitlines():
+        if line.startswith(f"{PEER_UP}{{"):
+            labels = dict(_LABEL.findall(line))
+            name = labels.get("peer") or labels.get("model", "")
+            found[name] = found.get(name, True) and float(line.rsplit(" ", 1)[1]) > 0
+    return found
+
+
+def _asked(method: str, url: str, timeout_s: float) -> str:
+    where = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port or 80, timeout=timeout_s)
+    try:
+        connection.request(method, where.path, body="{}" if method == "POST" else None)
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise AdminError(f"{url}: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise AdminError(f"{url}: {response.status}: {_reason(text)}")
+    return text
+
+
+def _reason(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return text[:200]
