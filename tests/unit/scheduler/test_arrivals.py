@@ -199,7 +199,7 @@ def test_an_announcement_after_the_end_counts_nobody():
 
 def test_a_delayed_batch_starts_when_the_last_other_request_ends():
     large = scheduler(1, thresholds=(1, 2))
-    small, there = parked()
+    _, there = parked()
     large.on(Admitted(R, 0, SMALL), 0.0)
     large.on(Admitted(RequestId("other"), 0, SMALL), 0.0)
     large.on(there, 0.0)
