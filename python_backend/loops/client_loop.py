@@ -8,11 +8,12 @@ run the model or look at text. The invariant: every ask that was accepted gets e
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
-from python_backend.loops.decode_loop import DecodeEvent
+from python_backend.loops.decode_loop import BROKEN, UNLOADED, DecodeEvent
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor, timeout_s, to_request
 from router_backend.core.effects import Close, Emit, Reason, Usage
@@ -56,6 +57,8 @@ class ClientLoop:
         self._inbox: Inbox[_Event] = Inbox(clock=clock)
         self._clients: dict[RequestId, _Client] = {}
         self._numbers = itertools.count()
+        self._closing = threading.Lock()
+        """Held while an ask is let in and while the door is shut, so that none slips in unanswered."""
         self._failure = ""
         self._is_stopping = False
 
@@ -65,13 +68,14 @@ class ClientLoop:
         Raises RequestError naming the field, CapacityError when too many are open, PeerLostError when
         the model has stopped; `port` stays untouched then.
         """
-        if self._failure:
-            raise PeerLostError(self._failure)
         if len(self._clients) >= self._door.open_max:
             raise CapacityError(f"{self._door.open_max} requests are open here already: try again later")
         request = to_request(ask, self._door, next(self._numbers))
         deadline = self._clock() + timeout_s(ask, self._door)
-        self._inbox.put(_Client(port, request, ask.is_streaming, deadline))
+        with self._closing:
+            if self._failure:
+                raise PeerLostError(self._failure)
+            self._inbox.put(_Client(port, request, ask.is_streaming, deadline))
         return request.request_id
 
     def cancel(self, request_id: RequestId) -> None:
@@ -83,20 +87,32 @@ class ClientLoop:
 
     def fail(self, message: str) -> None:
         """Nobody will answer any more: end every request with an error, refuse new ones."""
-        self._failure = message
-        self._inbox.put(_Fail(message))
+        with self._closing:
+            self._failure = self._failure or message
+            self._inbox.put(_Fail(message))
 
     def run(self) -> None:
-        """Until `stop`; ends what is still open then."""
-        while not self._is_stopping:
-            self.turn()
-            self._inbox.wait(self._next_deadline())
-        self.turn()
-        self._fail_all("the model is being unloaded")
+        """Until `stop`; however it ends, nothing stays open."""
+        try:
+            while not self._is_stopping:
+                self.turn()
+                self._inbox.wait(self._next_deadline())
+        finally:
+            self._shut()
 
     def stop(self) -> None:
+        """End `run`; from any thread."""
+        self.fail(UNLOADED)
         self._is_stopping = True
         self._inbox.wake()
+
+    def _shut(self) -> None:
+        with self._closing:
+            self._failure = self._failure or BROKEN
+        for event in self._inbox.drain():
+            if isinstance(event, _Client | Emit | Close):
+                self._follow(event)
+        self._fail_all(self._failure)
 
     def turn(self) -> None:
         """Follow everything that has arrived, then end what has taken too long."""
@@ -112,8 +128,6 @@ class ClientLoop:
             case _Client():
                 self._clients[event.request.request_id] = event
                 self._decode.put(Admit(event.request))
-                if self._failure:
-                    self._fail_all(self._failure)
             case _Fail():
                 self._fail_all(event.message)
             case _Cancel():

@@ -16,7 +16,7 @@ from typing import Protocol
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import ModelRunner
 from router_backend.core.effects import Close, Effect, Reason
-from router_backend.core.errors import RouterError, RunnerError
+from router_backend.core.errors import PeerLostError, RouterError, RunnerError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 SNAPSHOT_S = 0.2
 """Longest age of the figures, also while nothing runs."""
 
-BROKEN = "TR_ERROR: the model's process stopped after an internal error; its log has the details"
-UNLOADED = "TR_PEER_LOST: the model is being unloaded"
+BROKEN = "the model's process stopped after an internal error; its log has the details"
+UNLOADED = "the model is being unloaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,4 +192,5 @@ class DecodeLoop:
 
 
 def _lost(request: Request, length: int, message: str) -> Close:
-    return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), message)
+    reason = str(PeerLostError(message))
+    return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), reason)

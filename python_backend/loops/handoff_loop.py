@@ -16,7 +16,7 @@ from python_backend.loops.inbox import Inbox
 from python_backend.loops.peer_watch import News, PeerWatch
 from python_backend.transport.base import Frames, HandoffTransport, Peer
 from router_backend.core.effects import Close, Effect, Emit, Send
-from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Beat, Handoff
@@ -35,6 +35,13 @@ class Address:
     models: tuple[str, ...]
     heartbeat_s: float
     peer_timeout_s: float
+
+    def __post_init__(self) -> None:
+        if self.peer_timeout_s < 3 * self.heartbeat_s:
+            raise ConfigError(
+                f"front.peer_timeout_s: {self.peer_timeout_s} is less than three times front.heartbeat_ms: "
+                "one late beat would count as a death"
+            )
 
     @property
     def endpoint(self) -> str:
@@ -129,6 +136,9 @@ class HandoffLoop:
             self._post(effect.home, effect)
 
     def _post(self, endpoint: str, message: Message) -> None:
+        if endpoint not in self._address.models and not self._watch.is_up(endpoint):
+            # A peer may speak of a home before its first beat gets here: its time to beat starts now.
+            self._watch.hear(endpoint, self._clock())
         is_reachable = self._watch.is_up(endpoint)
         if is_reachable and self._transport.post(Peer(endpoint), pack(message)):
             self.figures.posted += 1
@@ -158,10 +168,11 @@ class HandoffLoop:
         self._hand_in(message)
 
     def _note_life(self, sender: Peer, message: Message, now: float) -> None:
-        news = self._watch.hear(sender, now, message.instance if isinstance(message, Beat) else None)
+        instance = message.instance if isinstance(message, Beat) else None
+        news = self._watch.hear(sender, now, instance)
         if news is News.RESTARTED:
             self._report_lost(sender)
-            self._watch.hear(sender, now)
+            self._watch.hear(sender, now, instance)
         if news is not News.NOTHING and sender in self._address.peers:
             self._doors.decode.put(PeerBack(self._model(sender)))
 

@@ -1,0 +1,207 @@
+"""What both transports promise: order, no blocking, no start order, waking, and a clean end."""
+
+from __future__ import annotations
+
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from python_backend.transport.base import Frames, HandoffTransport, Peer
+from python_backend.transport.directory import open_run_dir
+from python_backend.transport.loopback_transport import LoopbackNetwork
+from python_backend.transport.zmq_transport import POLL_MAX, ZmqTransport
+from router_backend.core.errors import ConfigError
+
+Maker = Callable[[str], HandoffTransport]
+BOUND_S = 20.0
+
+
+@pytest.fixture(params=["zmq", "loopback"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
+    network, folder, made = LoopbackNetwork(), open_run_dir(tmp_path / "run"), []
+
+    def maker(name: str) -> HandoffTransport:
+        made.append(ZmqTransport(folder, name) if request.param == "zmq" else network.endpoint(name))
+        return made[-1]
+
+    yield maker
+    for transport in made:
+        transport.close()
+
+
+def collect(transport: HandoffTransport, count: int) -> list[tuple[Peer, list[bytes]]]:
+    """The next `count` messages; fails after a bound."""
+    arrived: list[tuple[Peer, Frames]] = []
+    give_up = time.monotonic() + BOUND_S
+    while len(arrived) < count and time.monotonic() < give_up:
+        arrived += transport.poll(0.1)
+    return [(peer, list(frames)) for peer, frames in arrived]
+
+
+def test_frames_arrive_in_order_with_the_name_of_their_sender(make: Maker) -> None:
+    small, large = make("small"), make("large")
+
+    for number in range(1000):
+        assert small.post(Peer("large"), [b"head", str(number).encode()])
+
+    assert collect(large, 1000) == [("small", [b"head", str(number).encode()]) for number in range(1000)]
+
+
+def test_what_is_posted_before_the_receiver_exists_waits_for_it(make: Maker) -> None:
+    small = make("small")
+    assert small.post(Peer("large"), [b"early"])
+
+    large = make("large")
+
+    assert collect(large, 1) == [("small", [b"early"])]
+
+
+def test_several_senders_reach_one_receiver(make: Maker) -> None:
+    large = make("large")
+    senders = {name: make(name) for name in ("a", "b", "c")}
+
+    for name, sender in senders.items():
+        sender.post(Peer("large"), [name.encode()])
+
+    assert sorted(collect(large, 3)) == [("a", [b"a"]), ("b", [b"b"]), ("c", [b"c"])]
+
+
+def test_a_message_of_ten_megabytes_passes_whole(make: Maker) -> None:
+    small, large = make("small"), make("large")
+    body = bytes(range(256)) * 40_000
+
+    small.post(Peer("large"), [b"", body])
+
+    assert collect(large, 1) == [("small", [b"", body])]
+
+
+def test_a_poll_without_frames_returns_after_its_time(make: Maker) -> None:
+    small = make("small")
+
+    assert small.poll(0.0) == []
+    assert small.poll(0.01) == []
+
+
+def test_wake_ends_a_poll_from_another_thread(make: Maker) -> None:
+    small = make("small")
+    waiting, arrived = threading.Event(), []
+
+    def poll() -> None:
+        waiting.set()
+        arrived.append(small.poll(BOUND_S * 10))
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    assert waiting.wait(BOUND_S)
+    small.wake()
+    thread.join(BOUND_S)
+
+    assert not thread.is_alive()
+    assert arrived == [[]]
+
+
+def test_a_wake_before_the_poll_is_not_lost_and_counts_once(make: Maker) -> None:
+    small = make("small")
+    small.wake()
+    small.wake()
+    started_at = time.monotonic()
+
+    assert small.poll(BOUND_S * 10) == []
+    assert time.monotonic() - started_at < BOUND_S
+    assert small.poll(0.01) == []
+
+
+def test_a_full_queue_is_an_answer_and_never_a_wait(tmp_path: Path) -> None:
+    network = LoopbackNetwork(queue_max=2)
+    looped = network.endpoint("small")
+    sent = [looped.post(Peer("large"), [b"x"]) for _ in range(3)]
+    socketed = ZmqTransport(open_run_dir(tmp_path / "run"), "small", queue_max=2)
+    queued = [socketed.post(Peer("nobody"), [b"x"]) for _ in range(3)]
+    socketed.close()
+
+    assert sent == queued == [True, True, False]
+
+
+def test_a_peer_whose_name_cannot_be_a_socket_is_unknown(tmp_path: Path) -> None:
+    small = ZmqTransport(open_run_dir(tmp_path / "run"), "small")
+
+    assert small.post(Peer("../../etc/passwd"), [b"x"]) is False
+    small.close()
+
+
+def test_one_poll_hands_out_a_bounded_number_of_messages(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
+    for _ in range(POLL_MAX + 10):
+        small.post(Peer("large"), [b"x"])
+    sizes: list[int] = []
+    give_up = time.monotonic() + BOUND_S
+    while sum(sizes) < POLL_MAX + 10 and time.monotonic() < give_up:
+        sizes.append(len(large.poll(0.1)))
+    small.close()
+    large.close()
+
+    assert sum(sizes) == POLL_MAX + 10
+    assert max(sizes) <= POLL_MAX
+
+
+def test_the_socket_file_is_private_and_goes_when_the_transport_closes(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small = ZmqTransport(folder, "small")
+    mode = stat.S_IMODE((folder / "small.ipc").stat().st_mode)
+    small.close()
+
+    assert mode == 0o600
+    assert list(folder.iterdir()) == []
+
+
+def test_a_stale_socket_file_does_not_stop_a_start(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    (folder / "large.ipc").write_bytes(b"left by a process that was killed")
+    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
+    small.post(Peer("large"), [b"x"])
+
+    assert collect(large, 1) == [("small", [b"x"])]
+    small.close()
+    large.close()
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot bind .*gone/small.ipc: No such file"):
+        ZmqTransport(tmp_path / "gone", "small")
+
+
+def test_a_peer_that_comes_back_receives_again(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small, first = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
+    small.post(Peer("large"), [b"1"])
+    before = collect(first, 1)
+    first.close()
+    second = ZmqTransport(folder, "large")
+    after: list[tuple[Peer, Frames]] = []
+    give_up = time.monotonic() + BOUND_S
+    while not after and time.monotonic() < give_up:
+        small.post(Peer("large"), [b"2"])
+        after = second.poll(0.05)
+    small.close()
+    second.close()
+
+    assert before == [("small", [b"1"])]
+    assert after[0] == ("small", [b"2"])
+
+
+def test_a_cut_endpoint_neither_hears_nor_is_heard_until_it_is_mended() -> None:
+    network = LoopbackNetwork()
+    small, large = network.endpoint("small"), network.endpoint("large")
+    network.cut("large")
+    small.post(Peer("large"), [b"lost"])
+    large.post(Peer("small"), [b"lost"])
+    network.mend("large")
+    small.post(Peer("large"), [b"heard"])
+
+    assert small.poll(0.0) == []
+    assert large.poll(0.0) == [("small", [b"heard"])]
