@@ -6,9 +6,9 @@ and response ports, and this gives back ids.
 
 from __future__ import annotations
 
-import os
 import random
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
@@ -17,14 +17,17 @@ from python_backend.config import Deployment
 from python_backend.loops.ask_fields import SEED_MAX
 from python_backend.loops.base import Ask, ResponsePort
 from python_backend.loops.front_counts import FrontSnapshot
+from python_backend.loops.front_figures import samples
 from python_backend.loops.front_loop import FrontLoop, FrontParts
 from python_backend.loops.request_door import RequestDoor
+from python_backend.roles.place import socket_dir, tokenizer_dir
 from python_backend.text.tokenizer import load_tokenizer
 from python_backend.transport.base import HandoffTransport
-from python_backend.transport.directory import open_run_dir, run_dir
 from python_backend.transport.zmq_transport import ZmqTransport
 from router_backend.core.request import RequestId
 
+DRAIN_S = 5.0
+"""What open requests get to finish in when the server stops."""
 JOIN_S = 5.0
 """What the threads may take to end after the requests have ended."""
 
@@ -39,11 +42,12 @@ class Front:
         endpoint: str,
         transport: HandoffTransport | None = None,
     ) -> None:
+        self._names = deployment.names
         text = load_tokenizer(tokenizer_dir(deployment, repository))
         dice = random.SystemRandom()
         door = RequestDoor(deployment, text, endpoint, lambda: dice.randint(0, SEED_MAX))
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="door")
-        self._transport = transport or _ipc_transport(deployment, endpoint)
+        self._transport = transport or ZmqTransport(socket_dir(deployment), endpoint)
         parts = FrontParts(deployment, endpoint, dice.getrandbits(48), door, text, self._readers)
         self._loop = FrontLoop(parts, self._transport, time.monotonic)
         self._thread = Thread(target=self._loop.run, name="front", daemon=True)
@@ -59,14 +63,19 @@ class Front:
         """The client is gone. From any thread, as often as it is noticed."""
         self._loop.cancel(request_id)
 
-    def snapshot(self) -> FrontSnapshot:
+    def picture(self) -> FrontSnapshot:
+        """How things stood at the last heartbeat."""
         return self._loop.snapshot()
+
+    def snapshot(self) -> Mapping[str, float]:
+        """The same as flat samples for the metrics page."""
+        return samples(self._loop.snapshot(), self._names)
 
     @property
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
-    def stop(self, within_s: float) -> None:
+    def stop(self, within_s: float = DRAIN_S) -> None:
         """Finish the open requests or end them with an error within this time, then free everything."""
         self._loop.stop(within_s)
         self._thread.join(within_s + JOIN_S)
@@ -74,15 +83,3 @@ class Front:
         if not self._thread.is_alive():
             self._transport.close()
 
-
-def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:
-    """The configured directory, or the entry model's own."""
-    if deployment.front.tokenizer_dir:
-        return repository / deployment.front.tokenizer_dir
-    entry = deployment.models[deployment.entry_index]
-    return repository / (entry.model_dir or f"{entry.name}/1")
-
-
-def _ipc_transport(deployment: Deployment, endpoint: str) -> ZmqTransport:
-    folder = open_run_dir(run_dir(deployment.run_dir, os.environ, os.getppid()))
-    return ZmqTransport(folder, endpoint)
