@@ -1,0 +1,100 @@
+"""The repository that is served is the committed one with the user's wishes in it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from router_backend.core.errors import ConfigError
+from tools.make_repository import repository_files, stale
+from tools.serving.placement import Wishes, adjusted, place
+
+SETTINGS = {
+    "models": [{"name": "small", "threads": 2}, {"name": "large"}],
+    "policy": {"name": "r_stitch", "params": {"cutoff": 0.2, "unit": "normalized"}},
+}
+
+
+def repository(folder: Path) -> Path:
+    for name in ("small", "large"):
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "1" / "config.json").write_text(name)
+    (folder / "deployment.yaml").write_text(yaml.safe_dump(SETTINGS))
+    return folder
+
+
+def model_dir(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "config.json").touch()
+    return folder
+
+
+def test_without_wishes_the_settings_stay_as_they_are() -> None:
+    assert adjusted(SETTINGS, Wishes()) == SETTINGS
+
+
+def test_a_cutoff_replaces_the_committed_one_and_keeps_the_other_options() -> None:
+    assert adjusted(SETTINGS, Wishes(cutoff=0.5))["policy"] == {
+        "name": "r_stitch",
+        "params": {"cutoff": 0.5, "unit": "normalized"},
+    }
+
+
+def test_another_policy_drops_the_options_of_the_committed_one() -> None:
+    assert adjusted(SETTINGS, Wishes(policy="fixed"))["policy"] == {"name": "fixed", "params": {}}
+
+
+def test_model_directories_go_to_the_first_and_the_last_model(tmp_path: Path) -> None:
+    small, large = model_dir(tmp_path / "a"), model_dir(tmp_path / "b")
+    models = adjusted(SETTINGS, Wishes(small=small, large=large))["models"]
+    assert models == [
+        {"name": "small", "threads": 2, "model_dir": str(small)},
+        {"name": "large", "model_dir": str(large)},
+    ]
+
+
+def test_adjusting_leaves_the_given_settings_alone(tmp_path: Path) -> None:
+    before = yaml.safe_dump(SETTINGS)
+    adjusted(SETTINGS, Wishes(policy="fixed", small=model_dir(tmp_path / "a")))
+    assert yaml.safe_dump(SETTINGS) == before
+
+
+def test_a_directory_without_a_model_is_refused_by_the_name_of_its_option(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"LARGE: .* is not a Hugging Face directory: it has no config\.json"
+    ):
+        adjusted(SETTINGS, Wishes(large=tmp_path))
+
+
+def test_the_placed_repository_is_complete_and_links_the_weights(tmp_path: Path) -> None:
+    source, target = repository(tmp_path / "source"), tmp_path / "target"
+    deployment = place(source, target, Wishes(cutoff=0.4))
+    assert deployment.policy.params["cutoff"] == 0.4
+    assert stale(repository_files(deployment), target) == []
+    assert (target / "large" / "1" / "config.json").resolve() == source / "large" / "1" / "config.json"
+
+
+def test_placing_again_forgets_what_was_there(tmp_path: Path) -> None:
+    source, target = repository(tmp_path / "source"), tmp_path / "target"
+    place(source, target, Wishes())
+    (target / "small" / "1" / "old").touch()
+    place(source, target, Wishes())
+    assert not (target / "small" / "1" / "old").exists()
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [(Wishes(policy="odd"), "'odd' is unknown"), (Wishes(policy="fixed", cutoff=0.1), "cutoff")],
+)
+def test_a_policy_that_cannot_be_is_refused_before_the_start(
+    tmp_path: Path, wishes: Wishes, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        place(repository(tmp_path / "source"), tmp_path / "target", wishes)
+
+
+def test_a_source_without_a_deployment_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the deployment file"):
+        place(tmp_path, tmp_path / "target", Wishes())

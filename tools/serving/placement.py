@@ -1,0 +1,90 @@
+"""Places the model repository that is served: the committed one, adjusted to what the user wishes.
+
+Writes only under the folder it is given; the committed repository and the weights are linked, not copied.
+A wish that cannot be met is a ConfigError that names the option.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from python_backend.config import Deployment, load_deployment
+from router_backend.core.errors import ConfigError
+from router_backend.core.request import ModelIndex, PolicySpec
+from router_backend.policies.base import Place
+from router_backend.policies.registry import build
+from tools.make_repository import repository_files, write
+
+DEPLOYMENT = "deployment.yaml"
+VOCABULARY_FOR_TRIAL = 2
+"""Any size: a policy is only built to see whether its options are right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What `make serve` may change about the committed deployment; None = leave it."""
+
+    policy: str | None = None
+    cutoff: float | None = None
+    small: Path | None = None
+    large: Path | None = None
+
+
+def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
+    """Make `target` the repository to serve, from the one at `source`; returns its deployment."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    load_deployment(source / DEPLOYMENT)
+    settings = adjusted(yaml.safe_load((source / DEPLOYMENT).read_text()), wishes)
+    (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
+    deployment = load_deployment(target / DEPLOYMENT)
+    check_policy(deployment)
+    files = repository_files(deployment)
+    _link_files(source, target, set(files))
+    write(files, target)
+    return deployment
+
+
+def adjusted(settings: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+    """The deployment's settings with the wishes in them; the models are ordered smallest first."""
+    models = [dict(model) for model in settings["models"]]
+    for model, folder in ((models[0], wishes.small), (models[-1], wishes.large)):
+        if folder is not None:
+            model["model_dir"] = str(_existing(model["name"], folder))
+    return {**settings, "models": models, "policy": _policy(settings.get("policy") or {}, wishes)}
+
+
+def check_policy(deployment: Deployment) -> None:
+    """ConfigError when the deployment's policy or one of its options is not known."""
+    params = tuple(deployment.policy.params.items())
+    where = Place(ModelIndex(0), deployment.names, ModelIndex(deployment.entry_index), VOCABULARY_FOR_TRIAL)
+    build(PolicySpec(deployment.policy.name, params), where)
+
+
+def _policy(committed: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+    """Options of the committed policy are kept as long as it is the same policy."""
+    name = wishes.policy or committed.get("name", "r_stitch")
+    params = dict(committed.get("params") or {}) if name == committed.get("name") else {}
+    if wishes.cutoff is not None:
+        params["cutoff"] = wishes.cutoff
+    return {"name": name, "params": params}
+
+
+def _existing(name: str, folder: Path) -> Path:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"{name.upper()}: {folder} is not a Hugging Face directory: it has no config.json")
+    return folder.resolve()
+
+
+def _link_files(source: Path, target: Path, written: set[str]) -> None:
+    """Links to everything in the version folders of `source` that is not about to be written."""
+    for path in source.glob("*/1/*"):
+        relative = path.relative_to(source)
+        if str(relative) not in written:
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            (target / relative).symlink_to(path.resolve())
