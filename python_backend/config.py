@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from router_backend.core.errors import ConfigError
+from router_backend.scheduler.rounds import Mode
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 
@@ -88,6 +89,8 @@ class Deployment(Settings):
     entry: str = ""
     """Model that writes the first token; default the first one."""
     policy: PolicySettings = PolicySettings()
+    mode: Mode = Mode.DELAYED
+    """How models take turns; the others are there to be compared with."""
     deadline_ms: float = Field(50.0, ge=0)
     """Longest deliberate wait for a batch to fill."""
     front: FrontSettings = FrontSettings()

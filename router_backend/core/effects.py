@@ -10,13 +10,10 @@ from router_backend.core.request import ModelIndex, RequestId
 
 
 class PeerMessage(Protocol):
-    """Anything that one subserver tells another about a request (`router_backend.handoff.message`)."""
+    """Anything that one subserver tells another (`router_backend.handoff.message`)."""
 
     @property
-    def request_id(self) -> RequestId: ...
-
-    @property
-    def epoch(self) -> int: ...
+    def source(self) -> ModelIndex: ...
 
 
 class Reason(str, Enum):

@@ -11,14 +11,24 @@ import msgspec
 
 from router_backend.core.effects import Close, Emit
 from router_backend.core.errors import RemoteProtocolError
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Handoff, Nack
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Beat,
+    Finished,
+    Go,
+    Handoff,
+    Nack,
+    Report,
+)
 
 SCHEMA = 1
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 
-Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | Close
+Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | Close | Report | Go
 
-_TYPES: tuple[type, ...] = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close)
+_TYPES = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close, Report, Go)
 _KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
 _DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(map(msgspec.msgpack.Decoder, _TYPES))
 _ENCODER = msgspec.msgpack.Encoder()

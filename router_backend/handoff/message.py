@@ -73,7 +73,23 @@ class Nack:
     have: int
 
 
-AnyPeerMessage = Handoff | Admitted | Finished | Nack
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Barrier modes only, to the leader: `waiting` requests are ready at `source`; `sent[m]` were handed
+    to model m in the step that has just ended (`is_step_over`)."""
+
+    source: ModelIndex
+    waiting: int
+    sent: tuple[int, ...] = ()
+    is_step_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Barrier modes only, from the leader: run one step with what is ready, then report."""
+
+    source: ModelIndex
+
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class LaunchReason(str, Enum):
     IDLE_RELEASE = "idle_release"
     DRAIN = "drain"
     ALONE = "alone"
+    BARRIER = "barrier"
+    """A barrier mode's leader said so."""
 
 
 @dataclass(frozen=True, slots=True)

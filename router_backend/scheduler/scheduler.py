@@ -13,16 +13,17 @@ from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
 from router_backend.handoff.codec import Message
-from router_backend.handoff.message import Abort, Handoff
+from router_backend.handoff.message import Abort, Admit, Go, Handoff, Report
 from router_backend.policies.registry import PolicyBook
 from router_backend.scheduler.arrivals import Arrivals
-from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
+from router_backend.scheduler.batch import BatchPlan, Hold, Launch, LaunchReason, StepOutput
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.gate import BatchGate
 from router_backend.scheduler.roster import Roster
 from router_backend.scheduler.rows import RowBuilder
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.scheduler.settlement import Outcome, Settlement
+from router_backend.scheduler.turns import Turns
 
 
 class Scheduler:
@@ -31,9 +32,11 @@ class Scheduler:
     def __init__(self, settings: SchedulerSettings, policies: PolicyBook) -> None:
         self.settings = settings
         self.roster = Roster(settings)
-        self.gate = BatchGate(settings.model, settings.thresholds, settings.batch_max, settings.deadline_s)
+        thresholds = settings.mode.in_force(settings.thresholds)
+        self.gate = BatchGate(settings.model, thresholds, settings.batch_max, settings.deadline_s)
         self._arrivals = Arrivals(self.roster, policies)
         self._rows = RowBuilder(self.roster)
+        self._turns = Turns(self.roster)
         self._settlement = Settlement(settings, self.roster.counters)
         self._down: set[ModelIndex] = set()
         self._step = 0
@@ -44,15 +47,22 @@ class Scheduler:
 
     def on(self, message: Message, now: float) -> list[Effect]:
         """Whatever a home or a peer says; RemoteProtocolError for what it must not say."""
-        return self._arrivals.on(message, now)
+        match message:
+            case Go():
+                return self._turns.go()
+            case Report():
+                return self._turns.hear(message)
+        were_ready = len(self.roster.queues.ready)
+        effects = self._arrivals.on(message, now)
+        return effects + self._turns.note_arrivals(were_ready)
 
     def admit(self, request: Request, now: float) -> list[Effect]:
         """Take a new request, or refuse it with the reason in its `Close`."""
-        return self._arrivals.admit(request, now)
+        return self.on(Admit(request), now)
 
     def resume(self, handoff: Handoff, now: float) -> list[Effect]:
         """Take control of a request: append what was missed, queue up. Nothing else."""
-        return self._arrivals.resume(handoff, now)
+        return self.on(handoff, now)
 
     def abort(self, request_id: RequestId, epoch: int = 0) -> list[Effect]:
         """The home lost interest. Idempotent."""
@@ -60,12 +70,9 @@ class Scheduler:
 
     def plan(self, now: float) -> BatchPlan | Hold:
         """The next batch with its blocks reserved, or how long to wait for one."""
-        queues = self.roster.queues
-        if not queues.ready:
+        if not self.roster.queues.ready:
             return Hold()
-        ready = len(queues.ready)
-        live = max(len(self.roster.live), ready)
-        decision = self.gate.decide(ready=ready, live=live, oldest_at=queues.oldest_at, now=now)
+        decision = self._decide(now)
         if isinstance(decision, Hold):
             return decision
         rows, needs = self._rows.build()
@@ -93,7 +100,8 @@ class Scheduler:
                 picked.append(entry)
             else:
                 roster.queues.append(sequence, now)
-        return self._settle(sampled, picked, output, now) if sampled else []
+        effects = self._settle(sampled, picked, output, now) if sampled else []
+        return effects + self._turns.end_step(effects)
 
     def fail(self, plan: BatchPlan, message: str) -> list[Effect]:
         """The runner failed on this batch: its requests end with an error, nobody else's."""
@@ -104,7 +112,7 @@ class Scheduler:
                 self.roster.kv.release(sequence)
             else:
                 effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
-        return effects
+        return effects + self._turns.end_step(effects)
 
     def lose_peer(self, model: ModelIndex) -> list[Effect]:
         """`model` is gone: what was handed to it ends with an error, and nothing more goes there."""
@@ -114,7 +122,7 @@ class Scheduler:
         effects: list[Effect] = []
         for sequence in [sequence for sequence in parked if sequence.owner == model]:
             effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
-        return effects
+        return effects + self._turns.lose(model)
 
     def restore_peer(self, model: ModelIndex) -> None:
         """`model` is there (again)."""
@@ -148,6 +156,14 @@ class Scheduler:
         self.roster.kv.check_integrity(self.roster.queues)
         counters = self.counters
         assert counters.sampled == counters.committed + counters.discarded, counters
+
+    def _decide(self, now: float) -> Launch | Hold:
+        if self._turns.is_barrier:
+            return Launch(LaunchReason.BARRIER) if self._turns.may_run else Hold()
+        queues = self.roster.queues
+        ready = len(queues.ready)
+        live = max(len(self.roster.live), ready)
+        return self.gate.decide(ready=ready, live=live, oldest_at=queues.oldest_at, now=now)
 
     def _count_launch(self, plan: BatchPlan) -> None:
         counters = self.counters

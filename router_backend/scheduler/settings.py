@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
+from router_backend.scheduler.rounds import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class SchedulerSettings:
     batch_max: int
     batch_tokens_max: int
     deadline_s: float
+    mode: Mode = Mode.DELAYED
 
     def __post_init__(self) -> None:
         if self.batch_max < 1:

@@ -8,7 +8,7 @@ from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.codec import SCHEMA, pack, unpack
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Handoff, Nack
+from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Go, Handoff, Nack, Report
 from tests.builders import request, stitch
 
 R, M = RequestId("r"), ModelIndex(1)
@@ -21,6 +21,8 @@ MESSAGES = [
     Abort(R, 2),
     Beat("large", 12345678901, 1, 128, 4096, 65536, (1, 2)),
     Emit("front", R, 0, 3, (7, 8), M),
+    Report(M, 3, (0, 2), is_step_over=True),
+    Go(M),
     Close("front", R, 0, Reason.LENGTH, 9, "", Usage(2, 4)),
 ]
 
