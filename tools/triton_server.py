@@ -9,36 +9,34 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-ROOT = Path(__file__).resolve().parent.parent
-TOKEN_ROUTER_BACKEND = ROOT / "docker" / "backends" / "token_router"
-LOOPBACK = "127.0.0.1"
-STUB = "triton_python_backend_stub"
-SHM = Path("/dev/shm")
+from tools.triton_layout import (
+    LOOPBACK,
+    SHM,
+    STUB,
+    TOKEN_ROUTER_BACKEND,
+    Ports,
+    ServerError,
+    checked_host,
+    chosen_ports,
+    lay_out_backends,
+    server_environment,
+    wheel,
+)
 
-
-class ServerError(Exception):
-    """The server cannot run here; the message names the cause and, where known, the cure."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """0 = any free port."""
-
-    http: int = 0
-    grpc: int = 0
-    metrics: int = 0
+SOCKETS = "TOKEN_ROUTER_RUN_DIR"
+"""Environment key of the folder in which our models find each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,9 @@ class TritonServer:
         self.options = options
         self.ports = options.ports
         self.shm_prefix = f"token_router_{os.getpid()}_{secrets.token_hex(4)}_"
+        self._fronts = fronts(options.repository, options.load_models)
         self.log_path = options.run_dir / "tritonserver.log"
+        self._sockets: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
@@ -101,12 +101,14 @@ class TritonServer:
 
     def start(self) -> None:
         """Returns once every model is ready; ServerError names what went wrong otherwise."""
+        checked_host()
         self.ports = chosen_ports(self.options.ports)
         folder = lay_out_backends(self.options.run_dir / "backends", self.options.backends)
         self._log = self.log_path.open("wb")
+        self._sockets = Path(tempfile.mkdtemp(prefix="token_router-"))
         self._process = subprocess.Popen(
             self._command(folder),
-            env=server_environment(self.options.environment),
+            env=server_environment({SOCKETS: str(self._sockets), **self.options.environment}),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -126,6 +128,9 @@ class TritonServer:
         if self._log is not None:
             self._log.close()
             self._log = None
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+            self._sockets = None
         for region in SHM.glob(f"{self.shm_prefix}*"):
             region.unlink(missing_ok=True)
 
@@ -176,12 +181,22 @@ class TritonServer:
         raise ServerError(f"tritonserver was not ready after {self.options.ready_s_max} s\n{self._cause()}")
 
     def is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(LOOPBACK, self.ports.http, timeout=2)
-        try:
-            connection.request("GET", "/v2/health/ready")
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
+        """Every model is loaded, and every front hears every subserver. Triton's own readiness stays 200 when
+        a model's process is dead; this does not."""
+        if self._get(self.ports.http, "/v2/health/ready") is None:
             return False
+        page = self._get(self.ports.metrics, "/metrics") or ""
+        return all(hears_everybody(door, page) for door in self._fronts)
+
+    def _get(self, port: int, path: str) -> str | None:
+        """The page, or None while there is none."""
+        connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.read().decode() if answer.status == 200 else None
+        except (OSError, http.client.HTTPException):
+            return None
         finally:
             connection.close()
 
@@ -200,67 +215,17 @@ class TritonServer:
         process.wait()
 
 
-def wheel() -> Path:
-    """The folder of the packaged server inside this Python environment."""
-    for folder in map(Path, sys.path):
-        if (folder / "pytriton" / "tritonserver" / "bin" / "tritonserver").exists():
-            return folder / "pytriton" / "tritonserver"
-    raise ServerError("tritonserver is not installed: pip install nvidia-pytriton==0.7.0 (make setup)")
+def fronts(repository: Path, loaded: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Models of `repository` that have the role `front`."""
+    configs = sorted(repository.glob("*/config.pbtxt"))
+    names = [path.parent.name for path in configs if 'string_value: "front"' in path.read_text()]
+    return tuple(name for name in names if loaded is None or name in loaded)
 
 
-def stub_source() -> Path:
-    """The Python process of the running Python's version."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = wheel() / "python_backend_stubs" / version / STUB
-    if not stub.exists():
-        raise ServerError(f"nvidia-pytriton has no stub for Python {version}: {stub.parent.parent}")
-    return stub
-
-
-def lay_out_backends(folder: Path, backends: tuple[Path, ...]) -> Path:
-    """A backend folder: Triton's Python backend with our stub inside, and each of `backends`."""
-    shutil.rmtree(folder, ignore_errors=True)
-    python = folder / "python"
-    shutil.copytree(wheel() / "backends" / "python", python, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(stub_source(), python / STUB)
-    for backend in backends:
-        shutil.copytree(backend, folder / backend.name, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder.resolve()
-
-
-def server_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This environment's Python and the wheel's libraries first."""
-    site = wheel().parent.parent
-    libraries = [str(site / "nvidia_pytriton.libs"), os.environ.get("LD_LIBRARY_PATH", "")]
-    return {
-        **os.environ,
-        "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        **extra,
-    }
-
-
-def chosen_ports(wanted: Ports) -> Ports:
-    """`wanted` with free ports for the zeros; ServerError names one that is taken."""
-    with contextlib.ExitStack() as stack:
-        taken = {
-            name: stack.enter_context(_bound(name, getattr(wanted, name))).getsockname()[1]
-            for name in ("http", "grpc", "metrics")
-        }
-    return Ports(**taken)
-
-
-def _bound(name: str, port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
-    except OSError as error:
-        listener.close()
-        raise ServerError(
-            f"{name} port {port} cannot be used ({error.strerror}): choose another, {name.upper()}_PORT=0 takes a free one"
-        ) from error
-    return listener
+def hears_everybody(door: str, page: str) -> bool:
+    """Does the metrics page say that the front `door` hears every subserver."""
+    ups = re.findall(rf'^token_router_peer_up{{[^}}]*door="{door}"[^}}]*}} (\d+)', page, re.MULTILINE)
+    return bool(ups) and "0" not in ups
 
 
 def children(pid: int) -> list[int]:

@@ -1,0 +1,73 @@
+"""Where a Triton model finds itself: its name, its parameters, the repository and the deployment.
+
+Reads what Triton hands to `initialize`; starts nothing. A parameter that is empty or still `${...}` (an
+unfilled template) counts as unset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from python_backend.config import Deployment, load_deployment
+from python_backend.transport.directory import open_run_dir, run_dir
+from router_backend.core.errors import ConfigError
+
+DEPLOYMENT_FILE = "deployment.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One Triton model instance."""
+
+    name: str
+    repository: Path
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def parameter(self, name: str, default: str) -> str:
+        return self.parameters.get(name, default)
+
+    def required(self, name: str) -> str:
+        if name not in self.parameters:
+            raise ConfigError(f"{self.name}: parameter {name!r} is missing in config.pbtxt")
+        return self.parameters[name]
+
+    def deployment(self) -> Deployment:
+        return load_deployment(self.repository / self.parameter("deployment", DEPLOYMENT_FILE))
+
+    def tokenizer_dir(self) -> Path:
+        return tokenizer_dir(self.deployment(), self.repository)
+
+
+def place_of(args: Mapping[str, str]) -> Place:
+    """From the arguments of Triton's `initialize`."""
+    found = json.loads(args["model_config"]).get("parameters", {})
+    values = {name: entry.get("string_value", "") for name, entry in found.items()}
+    return Place(
+        name=args["model_name"],
+        repository=Path(args["model_repository"]).parent,
+        parameters={name: value for name, value in values.items() if is_set(value)},
+    )
+
+
+def is_set(value: str) -> bool:
+    return bool(value) and not (value.startswith("${") and value.endswith("}"))
+
+
+def model_dir(deployment: Deployment, repository: Path, name: str) -> Path:
+    return repository / (deployment.model(name).model_dir or f"{name}/1")
+
+
+def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:
+    """What the settings say, else the entry model's own directory."""
+    configured = deployment.front.tokenizer_dir
+    entry = deployment.names[deployment.entry_index]
+    return repository / configured if configured else model_dir(deployment, repository, entry)
+
+
+def socket_dir(deployment: Deployment) -> Path:
+    """The private folder of this server's sockets, the same for all of its processes."""
+    return open_run_dir(run_dir(deployment.run_dir, os.environ, os.getppid()))

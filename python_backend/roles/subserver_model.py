@@ -1,0 +1,45 @@
+"""The Triton model of one subserver: what requests are routed to, callable alone with token ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from python_backend.loops.base import Ask, ResponsePort
+from python_backend.roles.door import TOKENS_TONGUE, Door
+from python_backend.roles.place import Place
+from python_backend.roles.samples import subserver_samples
+from python_backend.roles.subserver import Subserver, build_subserver
+from router_backend.core.errors import ConfigError
+from router_backend.core.request import RequestId
+
+
+class SubserverService:
+    """A subserver as a door sees it."""
+
+    def __init__(self, subserver: Subserver) -> None:
+        self._subserver = subserver
+
+    def start(self) -> None:
+        self._subserver.start()
+
+    def submit(self, ask: Ask, port: ResponsePort) -> RequestId:
+        return self._subserver.ask(ask, port)
+
+    def cancel(self, handle: RequestId) -> None:
+        self._subserver.cancel(handle)
+
+    def snapshot(self) -> Mapping[str, float]:
+        return {**subserver_samples(self._subserver.snapshot()), "healthy": self._subserver.is_healthy}
+
+    def stop(self) -> None:
+        self._subserver.stop()
+
+
+def subserver_door(place: Place) -> Door:
+    """The Triton model's name is the deployment's model name."""
+    deployment = place.deployment()
+    if place.name not in deployment.names:
+        raise ConfigError(f"{place.name}: not a model of the deployment, which has {deployment.names}")
+    service = SubserverService(build_subserver(deployment, place.name, place.repository, os.environ))
+    return Door(service, TOKENS_TONGUE, deployment.front.cancel_poll_ms / 1000, {"model": place.name})
