@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
@@ -55,6 +55,8 @@ class ClientLoop:
         self._decode = decode
         self._clock = clock
         self._inbox: Inbox[_Event] = Inbox(clock=clock)
+        self._arrived: Iterator[_Event] = iter(())
+        """What this turn has yet to follow."""
         self._clients: dict[RequestId, _Client] = {}
         self._numbers = itertools.count()
         self._closing = threading.Lock()
@@ -109,14 +111,15 @@ class ClientLoop:
     def _shut(self) -> None:
         with self._closing:
             self._failure = self._failure or BROKEN
-        for event in self._inbox.drain():
-            if isinstance(event, _Client | Emit | Close):
+        for event in itertools.chain(self._arrived, self._inbox.drain()):
+            if isinstance(event, _Client):
                 self._follow(event)
         self._fail_all(self._failure)
 
     def turn(self) -> None:
         """Follow everything that has arrived, then end what has taken too long."""
-        for event in self._inbox.drain():
+        self._arrived = iter(self._inbox.drain())
+        for event in self._arrived:
             self._follow(event)
         now = self._clock()
         late = [client for client in self._clients.values() if client.deadline <= now]

@@ -66,14 +66,14 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)
 
-    with pytest.raises(ConfigError, match="others may enter .*open: chmod 700"):
+    with pytest.raises(ConfigError, match=r"others may enter .*open: chmod 700"):
         directory.open_run_dir(tmp_path / "open")
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(ConfigError, match="cannot make .*file: File exists"):
+    with pytest.raises(ConfigError, match=r"cannot make .*file: File exists"):
         directory.open_run_dir(tmp_path / "file")
 
 
@@ -81,7 +81,7 @@ def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
-    with pytest.raises(ConfigError, match="link is not a folder"):
+    with pytest.raises(ConfigError, match=r"link is not a folder"):
         directory.open_run_dir(tmp_path / "link")
 
 
@@ -99,7 +99,7 @@ def test_an_endpoint_has_one_socket_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../small", "a/b", ".hidden", "x" * 65, "small\n"])
 def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="endpoint: "):
+    with pytest.raises(ConfigError, match=r"endpoint: "):
         directory.socket_path(Path("/run/t"), name)
 
 
@@ -107,5 +107,5 @@ def test_the_longest_path_is_107_bytes() -> None:
     fits = "/" + "d" * (107 - len("/" + "/small.ipc"))
 
     assert len(str(directory.socket_path(Path(fits), "small"))) == 107
-    with pytest.raises(ConfigError, match="has 108 bytes, a socket path may have 107: set run_dir"):
+    with pytest.raises(ConfigError, match=r"has 108 bytes, a socket path may have 107: set run_dir"):
         directory.socket_path(Path(fits + "d"), "small")

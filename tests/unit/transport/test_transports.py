@@ -171,7 +171,7 @@ def test_a_stale_socket_file_does_not_stop_a_start(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot bind .*gone/small.ipc: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot bind .*gone/small.ipc: No such file"):
         ZmqTransport(tmp_path / "gone", "small")
 
 
