@@ -1,0 +1,269 @@
+"""A whole deployment in one thread: real schedulers, a home, a network and a clock that jumps.
+
+Owns the loop of discrete events and nothing that decides. Every message goes through the real codec.
+Invariant: all that happens at an instant (completions, arrivals) happens before any launch decision
+of that instant, so a trace depends on the seed alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from collections.abc import Sequence as Sequences
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from router_backend.core.effects import Effect, Send
+from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.handoff.codec import Message, pack, unpack
+from router_backend.handoff.message import Abort, Admit
+from router_backend.policies.base import Place
+from router_backend.policies.registry import PolicyBook
+from router_backend.scheduler.batch import BatchPlan, LaunchReason
+from router_backend.scheduler.scheduler import Scheduler
+from router_backend.scheduler.settings import SchedulerSettings
+from router_backend.simulation.checkers import Checkers
+from router_backend.simulation.clock import ManualClock
+from router_backend.simulation.commits import CommitLog
+from router_backend.simulation.engine import Engine, EngineSettings
+from router_backend.simulation.home import Home
+from router_backend.simulation.modes import Mode, launchable
+from router_backend.simulation.network import PERFECT, Conditions, Network
+from router_backend.simulation.script import SCRIPT, Script
+from router_backend.simulation.trace import Trace
+
+HOME = -1
+"""The home's address; models have their index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is simulated. Times in seconds; `latencies_s` per model as in `EngineSettings`.
+
+    After `request_s_max` the home aborts a request everywhere, and after `grace_s` more it ends it by
+    itself. Its own words are never lost, other messages are if the network's conditions say so.
+    """
+
+    schedulers: tuple[SchedulerSettings, ...]
+    latencies_s: tuple[tuple[float, ...], ...]
+    script: Script = SCRIPT
+    conditions: Conditions = PERFECT
+    seed: int = 0
+    mode: Mode = Mode.ASYNC
+    request_s_max: float = math.inf
+    grace_s: float = 64.0
+
+    def book(self, model: int) -> PolicyBook:
+        """The real policies of one model."""
+        names = tuple(f"model{index}" for index in range(len(self.schedulers)))
+        return PolicyBook(Place(ModelIndex(model), names, ModelIndex(0), self.script.vocab_size))
+
+
+class LaunchRecord(NamedTuple):
+    """One batch: when, where, why, for how long and of which requests."""
+
+    at: float
+    model: int
+    reason: LaunchReason
+    step_s: float
+    request_ids: tuple[RequestId, ...]
+
+
+class _Arrive(NamedTuple):
+    request: Request
+
+
+class _Abort(NamedTuple):
+    request_id: RequestId
+    is_last: bool
+
+
+class _GiveUp(NamedTuple):
+    request_id: RequestId
+
+
+class _Deliver(NamedTuple):
+    target: int
+    frames: tuple[bytes, bytes]
+
+
+class _StepDone(NamedTuple):
+    model: int
+
+
+class _Timer(NamedTuple):
+    model: int
+
+
+_Event = _Arrive | _Abort | _GiveUp | _Deliver | _StepDone | _Timer
+
+
+@dataclass(slots=True)
+class Node:
+    """One subserver: `running` is the plan of the step in flight."""
+
+    scheduler: Scheduler
+    engine: Engine
+    running: BatchPlan | None = None
+    timer_at: float = -math.inf
+
+
+class Cluster:
+    """See the module. `submit` and `cancel`, then `run`; afterwards read home, launches and trace."""
+
+    def __init__(self, deployment: Deployment, books: Sequences[PolicyBook] | None = None) -> None:
+        self.deployment = deployment
+        self.clock: ManualClock[_Event] = ManualClock()
+        self.network = Network(deployment.conditions, np.random.default_rng(deployment.seed))
+        self.commits = CommitLog()
+        self.home = Home()
+        self.trace = Trace()
+        self.launches: list[LaunchRecord] = []
+        models = range(len(deployment.schedulers))
+        self._books = books or [deployment.book(model) for model in models]
+        self.nodes = [self._node(model) for model in models]
+        self.checkers = Checkers(self.commits, len(models), deployment.conditions.drop_p > 0)
+        self._touched: set[int] = set()
+
+    @property
+    def schedulers(self) -> list[Scheduler]:
+        return [node.scheduler for node in self.nodes]
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    def submit(self, request: Request, at: float) -> None:
+        """A client's request reaches the home at `at`."""
+        self.clock.schedule(at, _Arrive(request))
+
+    def cancel(self, request_id: RequestId, at: float) -> None:
+        """The client goes away at `at`; the request has been submitted for an earlier time."""
+        self.clock.schedule(at, _Abort(request_id, is_last=False))
+
+    def run(self, turns_max: int = 50_000) -> int:
+        """Turns until nothing is left to happen, or `turns_max`; returns how many."""
+        turns = 0
+        while len(self.clock) and turns < turns_max:
+            self.turn()
+            turns += 1
+        return turns
+
+    def turn(self) -> None:
+        """One instant: everything that happens at it, then the launches, then the checks."""
+        now = self.clock.next_at
+        while self.clock.next_at == now:
+            self._handle(self.clock.pop())
+        self._launch()
+        self.checkers.after_turn(self.schedulers, sorted(self._touched))
+        self._touched.clear()
+
+    def check_end(self) -> None:
+        """Violation unless everything has ended and nothing is left."""
+        self.checkers.at_end(self.schedulers, self.home)
+
+    def _node(self, model: int) -> Node:
+        deployment = self.deployment
+        settings = deployment.schedulers[model]
+        assert settings.model == model, (settings.model, model)
+        engine_settings = EngineSettings(
+            model, settings.num_blocks, settings.block_size, deployment.latencies_s[model]
+        )
+        engine = Engine(engine_settings, deployment.script, self.commits)
+        return Node(Scheduler(settings, self._books[model]), engine)
+
+    def _handle(self, event: _Event) -> None:
+        match event:
+            case _Arrive():
+                self._arrive(event.request)
+            case _Abort():
+                self._abort(event)
+            case _GiveUp():
+                self.home.give_up(event.request_id, self.now)
+            case _Deliver():
+                self._deliver(event)
+            case _StepDone():
+                self._complete(event.model)
+            case _Timer():
+                self.trace.add(self.now, "timer", event.model, "")
+
+    def _arrive(self, request: Request) -> None:
+        self.trace.add(self.now, "arrive", HOME, request.request_id)
+        entry = self._books[0].router(request.policy).entry(request)
+        self.home.open(request, self.now)
+        self.commits.open(request)
+        self.checkers.admitted(request, entry)
+        self._post(HOME, entry, Admit(request))
+        if self.deployment.request_s_max < math.inf:
+            at = self.now + self.deployment.request_s_max
+            self.clock.schedule(at, _Abort(request.request_id, is_last=True))
+
+    def _abort(self, event: _Abort) -> None:
+        """Told to every subserver; the deadline's also ends what nobody closes any more."""
+        self.trace.add(self.now, "abort", HOME, event.request_id)
+        epoch = self.home.answers[event.request_id].request.epoch
+        for model in range(len(self.nodes)):
+            self._post(HOME, model, Abort(event.request_id, epoch))
+        if event.is_last:
+            self.clock.schedule(self.now + self.deployment.grace_s, _GiveUp(event.request_id))
+
+    def _deliver(self, event: _Deliver) -> None:
+        message = unpack(event.frames)
+        self.trace.add(self.now, type(message).__name__, event.target, event.frames[1].hex())
+        if event.target == HOME:
+            self.home.hear(message, self.now)
+        else:
+            self._perform(event.target, self.nodes[event.target].scheduler.on(message, self.now))
+
+    def _complete(self, model: int) -> None:
+        """The engine reads the plan only now: blocks must stay reserved while a step is in flight."""
+        node = self.nodes[model]
+        plan, node.running = node.running, None
+        assert plan is not None, f"model {model} completes a step that it did not start"
+        self.trace.add(self.now, "done", model, str(plan.step))
+        self._perform(model, node.scheduler.apply(plan, node.engine.execute(plan), self.now))
+
+    def _perform(self, model: int, effects: Iterable[Effect]) -> None:
+        self._touched.add(model)
+        for effect in effects:
+            self.checkers.see(model, effect)
+            if isinstance(effect, Send):
+                self._post(model, effect.target, effect.message)  # type: ignore[arg-type]
+            else:
+                self._post(model, HOME, effect)
+
+    def _post(self, source: int, target: int, message: Message) -> None:
+        frames = pack(message)
+        for at in self.network.arrivals((source, target), self.now, source != HOME):
+            self.clock.schedule(at, _Deliver(target, frames))
+
+    def _launch(self) -> None:
+        running = [node.running is not None for node in self.nodes]
+        ready = [len(node.scheduler.roster.queues.ready) for node in self.nodes]
+        for model in launchable(self.deployment.mode, running, ready):
+            node = self.nodes[model]
+            decision = node.scheduler.plan(self.now)
+            if isinstance(decision, BatchPlan):
+                self._start(model, decision)
+            else:
+                self.checkers.idle(node.scheduler, self.now)
+                self._set_timer(model, decision.until)
+
+    def _start(self, model: int, plan: BatchPlan) -> None:
+        node = self.nodes[model]
+        node.running = plan
+        self._touched.add(model)
+        step_s = node.engine.step_s(plan)
+        request_ids = tuple(row.request_id for row in plan.rows)
+        self.launches.append(LaunchRecord(self.now, model, plan.reason, step_s, request_ids))
+        rows = " ".join(f"{row.request_id}:{row.start}-{row.end}" for row in plan.rows)
+        self.trace.add(self.now, "launch", model, f"{plan.reason.value} {rows}")
+        self.clock.schedule(self.now + step_s, _StepDone(model))
+
+    def _set_timer(self, model: int, until: float | None) -> None:
+        node = self.nodes[model]
+        if until is not None and until < math.inf and until != node.timer_at:
+            node.timer_at = until
+            self.clock.schedule(until, _Timer(model))

@@ -1,0 +1,48 @@
+"""The one true text of every request, as the commits write it.
+
+Whatever any model is fed, holds or sends is compared with it. Only commits extend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from router_backend.core.request import Request, RequestId
+from router_backend.simulation.script import EMPTY, extended
+
+
+@dataclass(slots=True)
+class Text:
+    """`tokens[i]` at absolute position i, and `contexts[i]`, what a KV slot of position i must stand for."""
+
+    request: Request
+    tokens: list[int] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)
+    writers: list[int] = field(default_factory=list)
+    """Model of each answer token."""
+
+    def extend(self, token_ids: Iterable[int]) -> None:
+        for token_id in token_ids:
+            self.tokens.append(token_id)
+            self.contexts.append(extended(self.contexts[-1] if self.contexts else EMPTY, token_id))
+
+    @property
+    def answer(self) -> list[int]:
+        return self.tokens[self.request.prompt_len :]
+
+
+@dataclass(slots=True)
+class CommitLog:
+    """Texts by request id; an id is used once per simulation."""
+
+    texts: dict[RequestId, Text] = field(default_factory=dict)
+
+    def __getitem__(self, request_id: RequestId) -> Text:
+        return self.texts[request_id]
+
+    def open(self, request: Request) -> None:
+        """Begin the text with the prompt."""
+        assert request.request_id not in self.texts, f"{request.request_id} is used twice"
+        text = self.texts[request.request_id] = Text(request)
+        text.extend(request.prompt)

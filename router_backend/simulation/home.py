@@ -1,0 +1,75 @@
+"""The simulated front: it owns the clients and is told what was committed.
+
+Puts commits in order and knows when an answer has ended: its one `Close` is here and so are all the
+tokens that it counts, or the home gave up waiting. Commits nothing itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from router_backend.core.effects import Close, Emit
+from router_backend.core.request import Request, RequestId
+from router_backend.handoff.codec import Message
+from router_backend.stream.commit_order import CommitOrder, Committed
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the client of one request has received; times in seconds."""
+
+    request: Request
+    opened_at: float
+    order: CommitOrder
+    tokens: list[Committed] = field(default_factory=list)
+    token_times: list[float] = field(default_factory=list)
+    close: Close | None = None
+    ended_at: float | None = None
+    is_given_up: bool = False
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [token.token_id for token in self.tokens]
+
+    @property
+    def latency_s(self) -> float:
+        assert self.ended_at is not None, f"{self.request.request_id} has not ended"
+        return self.ended_at - self.opened_at
+
+
+@dataclass(slots=True)
+class Home:
+    """All answers, open or ended."""
+
+    answers: dict[RequestId, Answer] = field(default_factory=dict)
+    late_messages: int = 0
+
+    @property
+    def unended(self) -> list[RequestId]:
+        return [key for key, answer in self.answers.items() if answer.ended_at is None]
+
+    def open(self, request: Request, now: float) -> None:
+        self.answers[request.request_id] = Answer(request, now, CommitOrder(request.max_tokens))
+
+    def hear(self, message: Message, now: float) -> None:
+        """A commit or an end, in any order, perhaps twice."""
+        assert isinstance(message, Emit | Close), f"{message} is not for a home"
+        answer = self.answers[message.request_id]
+        if answer.ended_at is not None:
+            self.late_messages += 1
+            return
+        if isinstance(message, Emit):
+            released = answer.order.add(message)
+            answer.tokens += released
+            answer.token_times += [now] * len(released)
+        elif answer.close is None:
+            answer.close = message
+        if answer.close is not None and len(answer.tokens) >= answer.close.length:
+            answer.ended_at = now
+
+    def give_up(self, request_id: RequestId, now: float) -> None:
+        """The deadline has passed and the end has not come: the client gets an error."""
+        answer = self.answers[request_id]
+        if answer.ended_at is None:
+            answer.is_given_up = True
+            answer.ended_at = now
