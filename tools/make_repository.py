@@ -36,10 +36,11 @@ def stale(files: dict[str, str], folder: Path) -> list[str]:
 
 
 def write(files: dict[str, str], folder: Path) -> None:
-    for name, text in files.items():
+    """Bring `folder` up to date; what is current is left alone."""
+    for name in stale(files, folder):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(files[name])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

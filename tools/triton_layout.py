@@ -1,7 +1,6 @@
-"""Where the packaged tritonserver lies, and what this machine must offer it.
+"""Where the packaged tritonserver lies, and what it needs around it.
 
-Owns the backend folder's layout, the server's environment, free ports, and the checks whose failure Triton
-would only report as a model that does not load. Starts nothing.
+Owns the backend folder's layout, the server's environment and the choice of ports. Starts nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ TOKEN_ROUTER_BACKEND = ROOT / "docker" / "backends" / "token_router"
 LOOPBACK = "127.0.0.1"
 STUB = "triton_python_backend_stub"
 SHM = Path("/dev/shm")
-SHM_BYTES_MIN = 48 * 2**20
-"""One MB per model at start; it grows with the largest request and never shrinks."""
 
 
 class ServerError(Exception):
@@ -99,27 +95,3 @@ def _bound(name: str, port: int) -> socket.socket:
             f"{name} port {port} cannot be used ({error.strerror}): set {name.upper()}_PORT, 0 = any free one"
         ) from error
     return listener
-
-
-def checked_host(shm: Path = SHM) -> None:
-    """ServerError when a library of the stub is missing or /dev/shm is too small."""
-    missing = missing_libraries(stub_source())
-    if missing:
-        raise ServerError(
-            f"{STUB} needs {', '.join(missing)}: install the system's Python library "
-            f"(Debian: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor})"
-        )
-    free = shutil.disk_usage(shm).free
-    if free < SHM_BYTES_MIN:
-        raise ServerError(
-            f"{shm} has {free >> 20} MB free, Triton needs {SHM_BYTES_MIN >> 20}: "
-            f"mount -o remount,size=1g {shm}, or docker run --shm-size=1g"
-        )
-
-
-def missing_libraries(program: Path) -> list[str]:
-    """Shared libraries that the loader does not find for `program`."""
-    run = subprocess.run(
-        ["ldd", str(program)], env=server_environment({}), capture_output=True, text=True, check=False
-    )
-    return [line.split()[0] for line in run.stdout.splitlines() if line.endswith("not found")]

@@ -28,13 +28,24 @@ from tools.triton_layout import (
     TOKEN_ROUTER_BACKEND,
     Ports,
     ServerError,
-    checked_host,
     chosen_ports,
     lay_out_backends,
     server_environment,
+    stub_source,
     wheel,
 )
 
+__all__ = [
+    "LOOPBACK",
+    "SHM",
+    "Ports",
+    "ServerError",
+    "ServerOptions",
+    "TritonServer",
+    "server_environment",
+    "stub_source",
+    "wheel",
+]
 SOCKETS = "TOKEN_ROUTER_RUN_DIR"
 """Environment key of the folder in which our models find each other."""
 
@@ -46,7 +57,7 @@ class ServerOptions:
     repository: Path
     run_dir: Path
     """Created if missing; holds the backend folder and the log."""
-    ports: Ports = Ports()
+    ports: Ports = field(default_factory=Ports)
     backends: tuple[Path, ...] = (TOKEN_ROUTER_BACKEND,)
     load_models: tuple[str, ...] | None = None
     """None: load everything at start. A tuple: explicit model control, these loaded at start."""
@@ -101,7 +112,6 @@ class TritonServer:
 
     def start(self) -> None:
         """Returns once every model is ready; ServerError names what went wrong otherwise."""
-        checked_host()
         self.ports = chosen_ports(self.options.ports)
         folder = lay_out_backends(self.options.run_dir / "backends", self.options.backends)
         self._log = self.log_path.open("wb")
