@@ -186,6 +186,7 @@ def _scheduler(deployment: Deployment, name: str, info: RunnerInfo) -> Scheduler
         batch_max=model.batch_max,
         batch_tokens_max=model.batch_tokens_max,
         deadline_s=deployment.deadline_ms / 1000.0,
+        mode=deployment.mode,
     )
     place = Place(index, deployment.names, ModelIndex(deployment.entry_index), info.vocab_size)
     return Scheduler(settings, PolicyBook(place))

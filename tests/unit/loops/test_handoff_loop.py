@@ -108,7 +108,8 @@ def test_effects_go_to_the_peer_to_the_home_and_to_the_own_door_in_order() -> No
 def test_what_arrives_goes_to_the_decode_loop_and_own_commits_to_the_client_loop() -> None:
     world = World()
     subject = Subject(world)
-    messages: list[Message] = [Admit(REQUEST), TO_SMALL, Admitted(RID, 0, LARGE), Abort(RID, 0), emit("small")]
+    admitted = Admitted(RID, 0, LARGE)
+    messages: list[Message] = [Admit(REQUEST), TO_SMALL, admitted, Abort(RID, 0), emit("small")]
     for message in messages:
         world.arrive("large", message)
     subject.loop.turn()
