@@ -19,7 +19,7 @@ from router_backend.core.effects import Close, Effect, Reason
 from router_backend.core.errors import PeerLostError, RouterError, RunnerError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
-from router_backend.handoff.message import Abort, Admit, AnyPeerMessage
+from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Go, Handoff, Nack, Report
 from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class HomeLost:
     home: str
 
 
-SchedulerMessage = AnyPeerMessage | Admit | Abort
+SchedulerMessage = Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go
 DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
 
 
