@@ -7,7 +7,8 @@ other policies, sockets or tensors on a device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,8 @@ class Place:
     entry: ModelIndex
     vocab_size: int
     """Real vocabulary shared by all models; normalises the entropy."""
+    heads: Mapping[str, float] | None = field(default=None, compare=False)
+    """Router heads that this model's runner has, with each artefact's cutoff; None = not known here."""
 
     @property
     def peers(self) -> tuple[ModelIndex, ...]:

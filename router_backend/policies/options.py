@@ -34,6 +34,12 @@ class Options:
             raise ConfigError(f"{self._policy}.{name}: {value!r} is not a whole number of at least 1")
         return value
 
+    def text(self, name: str, default: str) -> str:
+        value = self._values.get(name, default)
+        if not isinstance(value, str):
+            raise ConfigError(f"{self._policy}.{name}: {value!r} is not a text")
+        return value
+
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
         value = self._values.get(name, default)
         if value not in allowed:

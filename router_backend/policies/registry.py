@@ -9,12 +9,32 @@ from types import MappingProxyType
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import PolicySpec
 from router_backend.policies.base import Place, Router
+from router_backend.policies.citer import Citer
+from router_backend.policies.co_llm import CoLlm
 from router_backend.policies.fixed import Fixed
+from router_backend.policies.mixture import Mixture
+from router_backend.policies.query_level import QueryLevel
+from router_backend.policies.r2r import R2R
 from router_backend.policies.r_stitch import RStitch
+from router_backend.policies.threshold_rules import Entropy, MaxProb, Random, RollingEntropy
 
 Factory = Callable[[Place, PolicySpec], Router]
 
-FACTORIES: MappingProxyType[str, Factory] = MappingProxyType({"fixed": Fixed, "r_stitch": RStitch})
+FACTORIES: MappingProxyType[str, Factory] = MappingProxyType(
+    {
+        "citer": Citer,
+        "co_llm": CoLlm,
+        "entropy": Entropy,
+        "fixed": Fixed,
+        "max_prob": MaxProb,
+        "mixture": Mixture,
+        "query_level": QueryLevel,
+        "r2r": R2R,
+        "r_stitch": RStitch,
+        "random": Random,
+        "rolling_entropy": RollingEntropy,
+    }
+)
 
 
 def build(spec: PolicySpec, place: Place) -> Router:

@@ -7,8 +7,9 @@ extend row, and a long prompt comes in chunks of which only the last one samples
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Sequences
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from router_backend.core.sequence import Sequence
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Needs(NamedTuple):
@@ -33,6 +35,8 @@ class Needs(NamedTuple):
     """How many of the largest logits, sorted downwards."""
     hidden: bool = False
     """Last hidden state after the final norm, at the predicting position."""
+    heads: tuple[str, ...] = ()
+    """Names of router heads to evaluate on the model's device in the same step, sorted."""
 
     def union(self, other: Needs) -> Needs:
         return Needs(
@@ -40,6 +44,7 @@ class Needs(NamedTuple):
             self.max_prob or other.max_prob,
             max(self.topk, other.topk),
             self.hidden or other.hidden,
+            tuple(sorted({*self.heads, *other.heads})),
         )
 
 
@@ -114,7 +119,7 @@ class StepOutput:
 
     `tokens` int[R]; `logprobs` float[R] of the sampled tokens at temperature 1; the rest only when
     the plan's needs ask: `entropy` float[R] in nats, `max_prob` float[R], `topk_ids` int[R, k] and
-    `topk_logits` float[R, k] sorted downwards, `hidden` float[R, H].
+    `topk_logits` float[R, k] sorted downwards, `hidden` float[R, H], `scores[head]` float[R].
     """
 
     tokens: IntArray
@@ -124,6 +129,7 @@ class StepOutput:
     topk_ids: IntArray | None = None
     topk_logits: FloatArray | None = None
     hidden: Any = None
+    scores: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 class StepBatch:
@@ -133,7 +139,7 @@ class StepBatch:
     they are asked for, so that a policy pays only for what it reads.
     """
 
-    __slots__ = ("_index", "_output", "model", "sequences")
+    __slots__ = ("_index", "_output", "_unreadable", "model", "sequences")
 
     def __init__(
         self,
@@ -146,6 +152,7 @@ class StepBatch:
         self.sequences = sequences
         self._output = output
         self._index = index
+        self._unreadable: BoolArray = np.zeros(len(sequences), dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -179,6 +186,21 @@ class StepBatch:
     @property
     def hidden(self) -> npt.NDArray[Any]:
         return self._picked(self._output.hidden, "hidden")
+
+    def score(self, head: str) -> FloatArray:
+        """float[B]: what router head `head` says of each row."""
+        return self._picked(self._output.scores.get(head), f"score {head!r}")
+
+    def readable(self, signal: npt.NDArray[Any]) -> BoolArray:
+        """bool[B]: where `signal` is a number to decide by; the other rows are counted."""
+        is_finite: BoolArray = np.isfinite(signal)
+        self._unreadable |= ~is_finite
+        return is_finite
+
+    @property
+    def num_unreadable(self) -> int:
+        """Rows whose policy fell back because a signal was NaN or infinite."""
+        return int(np.count_nonzero(self._unreadable))
 
     @property
     def position(self) -> IntArray:
