@@ -73,10 +73,13 @@ class FrontCounts:
         self._e2e = Histogram(SECONDS)
         self._routed = Histogram(SHARES)
 
-    def reject(self, code: str) -> None:
-        """A request that never started."""
+    def turn_away(self, finish: Finish) -> None:
+        """A request that never started, because it was refused or because its client left."""
+        if finish.reason is Reason.CANCELLED:
+            self._requests[finish.reason.value] += 1
+            return
         self._requests["rejected"] += 1
-        self._rejections[code] += 1
+        self._rejections[finish.code] += 1
 
     def observe_first(self, wait_s: float) -> None:
         self._ttft.observe(wait_s)

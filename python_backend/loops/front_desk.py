@@ -197,5 +197,5 @@ class FrontDesk:
     def _turn_away(self, opened: OpenRequest, finish: Finish) -> None:
         """End a request that never started."""
         del self._open[opened.request_id]
-        self._counts.reject(finish.code)
+        self._counts.turn_away(finish)
         opened.port.put(Piece(prompt_tokens=opened.prompt_tokens, finish=finish))

@@ -104,7 +104,8 @@ class RequestDoor:
         try:
             return self._book(vocab_size).router(request.policy).entry(request)
         except ConfigError as error:
-            raise RequestError(f"policy: {error.args[0]}") from error
+            message = str(error.args[0]).removeprefix("policy: ")
+            raise RequestError(f"policy: {message}") from error
 
     def _book(self, vocab_size: int) -> PolicyBook:
         if vocab_size not in self._books:
