@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -83,5 +83,5 @@ def announcement(addresses: Addresses, shown: Sequence[tuple[str, str]], log: st
     return "\n".join([*lines, "", "Ctrl-C stops the server."])
 
 
-def _curl(url: str, body: dict[str, str | int | bool], options: str = "") -> str:
+def _curl(url: str, body: Mapping[str, object], options: str = "") -> str:
     return f"curl -s {options}{url} -d {shlex.quote(json.dumps(body))}"

@@ -1,0 +1,228 @@
+"""Serves both models on this machine: places the repository, starts Triton, watches it, stops it cleanly.
+
+`make serve` calls this. Ctrl-C (or SIGTERM) lets open streams finish and leaves no process, socket or
+shared memory behind; a second Ctrl-C does not wait for the streams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from python_backend.config import Deployment
+from python_backend.transport.directory import ENVIRONMENT_KEY
+from router_backend.core.errors import ConfigError
+from tools.serving.admin import Admin, AdminError
+from tools.serving.announcement import Addresses, announcement, examples
+from tools.serving.checks import needs_of, problems, told, weight_problems
+from tools.serving.placement import Wishes, place
+from tools.serving.supervisor import Administrator, Supervisor
+from tools.triton_server import Ports, ServerError, ServerOptions, TritonServer
+
+ROOT = Path(__file__).resolve().parent.parent
+REPOSITORY = ROOT / "model_repository"
+RUNS = ROOT / ".run"
+LOOK_S = 1.0
+HEARD_S_MAX = 30.0
+PROMPT = "turn lift fold push spin flip roll bend turn lift fold push 42"
+"""For the examples, when the repository holds no demo prompts."""
+_LOADED = re.compile(r"successfully loaded '(\w+)'")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+class Interrupts:
+    """SIGINT and SIGTERM: they break a start off; later they ask for the end, twice for a quick one."""
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()
+        self.is_starting = True
+        self.hurry: Callable[[], None] = lambda: None
+
+    def install(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.handle)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted.is_set():
+            self.hurry()
+            return
+        self.wanted.set()
+        if self.is_starting:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def run_folders() -> Iterator[tuple[Path, Path]]:
+    """A folder for the repository and the log, and a short private one for sockets; both go away."""
+    folder = RUNS / f"serve-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    sockets = Path(tempfile.mkdtemp(prefix="tr-"))
+    try:
+        yield folder, sockets
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(folder / "tritonserver.log", RUNS / "serve.log")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def checked(deployment: Deployment, repository: Path) -> None:
+    """ServerError with every reason why this machine cannot serve, each with its cure."""
+    models = len(list(repository.glob("*/config.pbtxt")))
+    found = [*problems(needs_of(models)), *weight_problems(deployment, repository)]
+    if found:
+        raise ServerError(f"this machine cannot serve yet:\n{told(found)}")
+
+
+@contextlib.contextmanager
+def progress(log: Path) -> Iterator[None]:
+    """Says which model is ready, while the server starts, by following its log."""
+    over = threading.Event()
+    watcher = threading.Thread(target=_follow, args=(log, over), name="start-progress")
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _follow(log: Path, over: threading.Event) -> None:
+    begun_at = time.monotonic()
+    said = 0
+    is_last = False
+    while not is_last:
+        is_last = over.wait(0.2)
+        loaded = _LOADED.findall(log.read_text(errors="replace")) if log.exists() else []
+        for name in loaded[said:]:
+            say(f"  {name} loaded after {time.monotonic() - begun_at:.1f} s")
+        said = len(loaded)
+
+
+def wait_until_heard(admin: Administrator, models: Sequence[str], interrupts: Interrupts) -> None:
+    """Until the doors hear every model, just after Triton is ready; ServerError names the silent ones."""
+    turn_s = 0.1
+    silent = set(models)
+    for _ in range(round(HEARD_S_MAX / turn_s)):
+        with contextlib.suppress(AdminError):
+            silent = {name for name in models if not admin.peers_up().get(name)}
+        if not silent or interrupts.wanted.wait(turn_s):
+            return
+    raise ServerError(f"loaded, but not heard within {HEARD_S_MAX:g} s: {', '.join(sorted(silent))}")
+
+
+def watch(server: TritonServer, supervisor: Supervisor, interrupts: Interrupts) -> int:
+    """Until someone wants the end or the server ends by itself; the exit status."""
+    while not interrupts.wanted.wait(LOOK_S):
+        if not server.is_alive:
+            raise ServerError(f"tritonserver ended by itself\n{server.log_tail()}")
+        supervisor.turn(time.monotonic())
+    say("Stopping; open streams may finish. Ctrl-C again does not wait for them.")
+    return 0
+
+
+def serve(options: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Exit status 0 after an orderly end; ServerError or ConfigError when it cannot serve."""
+    wishes = Wishes(options.policy, options.cutoff, options.small, options.large)
+    with run_folders() as (folder, sockets):
+        repository = folder / "repository"
+        deployment = place(options.repository, repository, wishes)
+        checked(deployment, repository)
+        server = TritonServer(_server_options(options, folder, sockets))
+        interrupts.hurry = lambda: _end_now(server)
+        try:
+            return _started(server, deployment.names, interrupts)
+        finally:
+            server.stop()
+
+
+def _started(server: TritonServer, models: Sequence[str], interrupts: Interrupts) -> int:
+    say("Starting tritonserver")
+    with progress(server.log_path):
+        server.start()
+    interrupts.is_starting = False
+    admin = Admin(server.http_url, server.metrics_url)
+    wait_until_heard(admin, models, interrupts)
+    at = Addresses(server.http_url, server.grpc_address, server.metrics_url)
+    say(announcement(at, examples(at, _prompt(), _python()), str(server.log_path)))
+    return watch(server, Supervisor(server, admin, server.stubs(), say), interrupts)
+
+
+def _server_options(options: argparse.Namespace, folder: Path, sockets: Path) -> ServerOptions:
+    models = sorted(path.parent.name for path in (folder / "repository").glob("*/config.pbtxt"))
+    return ServerOptions(
+        repository=folder / "repository",
+        run_dir=folder,
+        ports=Ports(options.http_port, options.grpc_port, options.metrics_port),
+        load_models=tuple(models),
+        exit_timeout_s=options.drain_s,
+        environment={ENVIRONMENT_KEY: str(sockets)},
+    )
+
+
+def _end_now(server: TritonServer) -> None:
+    if server.is_alive:
+        os.killpg(server.pid, signal.SIGKILL)
+
+
+def _prompt() -> str:
+    path = REPOSITORY / "demo_prompts.json"
+    return str(json.loads(path.read_text())[0]["prompt"]) if path.exists() else PROMPT
+
+
+def _python() -> str:
+    """This interpreter as a person would type it."""
+    here = Path(sys.executable)
+    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 after an orderly stop, 1 when it cannot serve."""
+    options = _parser().parse_args(argv)
+    interrupts = Interrupts()
+    interrupts.install()
+    try:
+        return serve(options, interrupts)
+    except (ServerError, ConfigError) as error:
+        print(f"serve: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say("Stopped before it was ready.")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.serve", description=__doc__)
+    parser.add_argument(
+        "--http-port", type=int, default=8000, help="0 takes a free one (default: %(default)s)"
+    )
+    parser.add_argument("--grpc-port", type=int, default=8001, help="(default: %(default)s)")
+    parser.add_argument("--metrics-port", type=int, default=8002, help="(default: %(default)s)")
+    parser.add_argument(
+        "--policy", help="routing policy of requests that name none (default: the deployment's)"
+    )
+    parser.add_argument("--cutoff", type=float, help="that policy's cutoff")
+    parser.add_argument("--small", type=Path, help="Hugging Face directory of the small model")
+    parser.add_argument("--large", type=Path, help="Hugging Face directory of the large model")
+    parser.add_argument("--repository", type=Path, default=REPOSITORY, help="model repository to start from")
+    parser.add_argument("--drain-s", type=int, default=30, help="longest wait for open streams at the end")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
