@@ -26,7 +26,6 @@ from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor
 from python_backend.roles.engine import build_runner
-from python_backend.roles.parent_watch import ParentWatch
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
 from python_backend.transport.directory import open_run_dir, run_dir
@@ -67,7 +66,6 @@ class Subserver:
         self._scheduler = _scheduler(deployment, name, runner.info)
         self._failure = threading.Event()
         self._snapshot: Figures = MappingProxyType({})
-        self._watch = ParentWatch()
         instance = secrets.randbits(48)
         inbox: Inbox[DecodeEvent] = Inbox(clock=clock)
         door = _door(deployment, name, instance, self._scheduler.settings.tokens_max, runner.info)
@@ -87,7 +85,6 @@ class Subserver:
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._watch.start()
         for thread in self._threads.values():
             thread.start()
 
@@ -99,7 +96,6 @@ class Subserver:
             if thread.is_alive():
                 _log.critical("%s does not end: leaving its engine and socket to the system", thread.name)
                 return
-        self._watch.stop()
         self._runner.close()
         self._transport.close()
 
