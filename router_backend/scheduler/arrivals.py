@@ -49,9 +49,9 @@ class Arrivals:
         """Take a new request, or refuse it with the reason in its `Close`."""
         roster = self.roster
         stone = roster.graveyard.find(request.request_id, request.epoch)
-        if stone is not None:
+        if stone is not None and stone.request is None:
             return roster.close_late(request, stone, 0)
-        if roster.queues.find(request.request_id) is not None:
+        if stone is not None or roster.queues.find(request.request_id) is not None:
             roster.counters.duplicate_messages += 1
             return []
         refusal = roster.refusal(request, request.prompt_len)

@@ -77,6 +77,14 @@ class Queues:
         sequence.ready_at = now
         self.ready[sequence.request_id] = sequence
 
+    def put_back(self, sequences: list[Sequence]) -> None:
+        """To the front, in this order: they still wait for the token that they began to wait for.
+
+        Behind the others, two long prompts in a small pool would take each other's blocks for ever.
+        """
+        if sequences:
+            self.ready = {**{sequence.request_id: sequence for sequence in sequences}, **self.ready}
+
     def remove(self, sequence: Sequence) -> None:
         for queue in (self.ready, self.parked, self.executing):
             queue.pop(sequence.request_id, None)

@@ -86,6 +86,7 @@ class Scheduler:
         roster = self.roster
         sampled: list[Sequence] = []
         picked: list[int] = []
+        unfinished: list[Sequence] = []
         entry = -1
         for row in plan.rows:
             entry += row.is_sampling
@@ -99,7 +100,8 @@ class Scheduler:
                 sampled.append(sequence)
                 picked.append(entry)
             else:
-                roster.queues.append(sequence, now)
+                unfinished.append(sequence)
+        roster.queues.put_back(unfinished)
         effects = self._settle(sampled, picked, output, now) if sampled else []
         return effects + self._turns.end_step(effects)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from router_backend.simulation.clock import ManualClock
 from router_backend.simulation.commits import CommitLog
 from router_backend.simulation.engine import Engine, EngineSettings
 from router_backend.simulation.home import Home
-from router_backend.simulation.modes import Mode, launchable
 from router_backend.simulation.network import PERFECT, Conditions, Network
 from router_backend.simulation.script import SCRIPT, Script
 from router_backend.simulation.trace import Trace
@@ -51,7 +50,6 @@ class Deployment:
     script: Script = SCRIPT
     conditions: Conditions = PERFECT
     seed: int = 0
-    mode: Mode = Mode.ASYNC
     request_s_max: float = math.inf
     grace_s: float = 64.0
 
@@ -230,7 +228,7 @@ class Cluster:
         for effect in effects:
             self.checkers.see(model, effect)
             if isinstance(effect, Send):
-                self._post(model, effect.target, effect.message)  # type: ignore[arg-type]
+                self._post(model, effect.target, cast(Message, effect.message))
             else:
                 self._post(model, HOME, effect)
 
@@ -240,10 +238,9 @@ class Cluster:
             self.clock.schedule(at, _Deliver(target, frames))
 
     def _launch(self) -> None:
-        running = [node.running is not None for node in self.nodes]
-        ready = [len(node.scheduler.roster.queues.ready) for node in self.nodes]
-        for model in launchable(self.deployment.mode, running, ready):
-            node = self.nodes[model]
+        for model, node in enumerate(self.nodes):
+            if node.running is not None:
+                continue
             decision = node.scheduler.plan(self.now)
             if isinstance(decision, BatchPlan):
                 self._start(model, decision)
