@@ -7,6 +7,7 @@ exactly when its one piece with a finish is put.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from concurrent.futures import Future
 
@@ -18,11 +19,13 @@ from python_backend.loops.open_request import OpenRequest, Stage, explained
 from python_backend.loops.request_door import Ticket
 from python_backend.text.base import TextCodec
 from router_backend.core.effects import Close, Emit, Reason
-from router_backend.core.errors import CapacityError, PeerLostError, RemoteProtocolError
+from router_backend.core.errors import CapacityError, PeerLostError, RemoteProtocolError, RouterError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.stream.admission import AdmissionLimits, Occupancy
 from router_backend.stream.answer import Answer, Delivery, Terms
+
+_log = logging.getLogger(__name__)
 
 
 class FrontDesk:
@@ -76,6 +79,8 @@ class FrontDesk:
             return
         error = result.exception()
         if error is not None:
+            if not isinstance(error, RouterError):
+                _log.error("a request could not be read", exc_info=error)
             self._refuse(opened, error)
             return
         opened.ticket = result.result()
@@ -98,6 +103,7 @@ class FrontDesk:
             return
         before = opened.answer.output_tokens
         try:
+            self._peers.must_know(emit.model)
             deliveries = opened.answer.on_emit(emit, opened.port.unsent, now)
         except RemoteProtocolError as error:
             deliveries = opened.answer.end(Reason.ERROR, *explained(error))

@@ -6,12 +6,17 @@ Invariant: a model that is up has sent a beat of its present process within the 
 
 from __future__ import annotations
 
+import logging
+
 from python_backend.loops.peer_watch import News, PeerWatch
 from python_backend.loops.request_door import Beats
 from python_backend.transport.base import HandoffTransport, Peer
+from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.codec import Message, pack
 from router_backend.handoff.message import Beat
+
+_log = logging.getLogger(__name__)
 
 
 class FrontPeers:
@@ -36,6 +41,11 @@ class FrontPeers:
     def up(self) -> tuple[bool, ...]:
         return tuple(name in self._beats for name in self._names)
 
+    def must_know(self, model: ModelIndex) -> None:
+        """Raises RemoteProtocolError for a model that the deployment does not have."""
+        if not 0 <= model < len(self._names):
+            raise RemoteProtocolError(f"tokens by model {model}, the deployment has {len(self._names)}")
+
     def name(self, model: ModelIndex) -> str:
         return self._names[model]
 
@@ -46,6 +56,8 @@ class FrontPeers:
         news = self._watch.hear(beat.endpoint, now, beat.instance)
         was_up = beat.endpoint in self._beats
         self._beats[beat.endpoint] = beat
+        if news is News.RESTARTED or not was_up:
+            _log.info("model %s is up, process %x", beat.endpoint, beat.instance)
         return [self._model(beat.endpoint)] if news is News.RESTARTED and was_up else []
 
     def lost(self, now: float) -> list[ModelIndex]:
@@ -54,6 +66,7 @@ class FrontPeers:
         for name in self._watch.judge(now):
             self._watch.lose(name)
             if self._beats.pop(name, None) is not None:
+                _log.warning("model %s is lost: no sign of life", name)
                 gone.append(self._model(name))
         return gone
 

@@ -78,7 +78,8 @@ class Front:
     def stop(self, within_s: float = DRAIN_S) -> None:
         """Finish the open requests or end them with an error within this time, then free everything."""
         self._loop.stop(within_s)
-        self._thread.join(within_s + JOIN_S)
+        if self._thread.ident is not None:
+            self._thread.join(within_s + JOIN_S)
         self._readers.shutdown(wait=False, cancel_futures=True)
         if not self._thread.is_alive():
             self._transport.close()

@@ -10,6 +10,7 @@ from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece
 from python_backend.loops.front_loop import FrontLoop, FrontParts
 from python_backend.loops.request_door import RequestDoor
+from python_backend.text.base import TextCodec
 from python_backend.transport.loopback_transport import LoopbackNetwork
 from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import RouterError
@@ -23,7 +24,7 @@ EOS = 26
 
 
 class Letters:
-    """A codec with one letter a token; `~` is the first half of a two-token character."""
+    """A codec with one letter a token."""
 
     vocab_size = 64
 
@@ -87,7 +88,7 @@ class Inline(Executor):
 class Bench:
     """Two scripted subservers, `small` and `large`, and a front whose turns the test makes."""
 
-    def __init__(self, text: Letters | None = None, **front: object) -> None:
+    def __init__(self, text: TextCodec | None = None, **front: object) -> None:
         models = [{"name": "small"}, {"name": "large"}]
         settings = {"flush_ms": 0, "queue_max": 2, "live_max": 2, **front}
         self.deployment = Deployment.model_validate({"models": models, "front": settings})

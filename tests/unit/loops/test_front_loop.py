@@ -6,6 +6,7 @@ import pytest
 
 from python_backend.loops.base import Ask, Finish, Piece
 from router_backend.core.effects import Reason
+from router_backend.core.request import ModelIndex
 from router_backend.handoff.message import Finished
 from tests.unit.loops.front_bench import EOS, LARGE, SMALL, Bench, Port, close, emit, ready_bench
 
@@ -196,6 +197,15 @@ def test_tokens_that_cannot_be_are_a_protocol_error_of_that_request_alone() -> N
     bench.send("small", emit(wrong, 2, 1))
     bench.turn()
     assert (port.finish.code, other.pieces) == ("TR_PROTOCOL", [])
+
+
+def test_tokens_by_a_model_that_does_not_exist_are_a_protocol_error() -> None:
+    bench = ready_bench()
+    request_id, port = bench.ask()
+    bench.send("small", emit(request_id, 0, 1, model=ModelIndex(2)))
+    bench.turn()
+    assert port.finish.message == "tokens by model 2, the deployment has 2"
+    assert bench.aborted("small") == [request_id]
 
 
 def test_frames_that_nobody_should_send_are_counted_and_dropped() -> None:

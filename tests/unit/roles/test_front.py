@@ -119,6 +119,11 @@ def test_a_front_that_stops_tells_its_clients(
     assert codes == {"TR_SHUTDOWN"}
 
 
+def test_a_front_that_never_started_can_be_stopped(deployment: Deployment, tmp_path: Path) -> None:
+    Front(deployment, tmp_path, "front").stop()
+    assert not (tmp_path / "run" / "front.ipc").exists()
+
+
 def test_a_front_without_a_tokenizer_does_not_start(deployment: Deployment, tmp_path: Path) -> None:
     settings = {**deployment.model_dump(), "front": {"tokenizer_dir": "away"}}
     away = Deployment.model_validate(settings)
