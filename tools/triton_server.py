@@ -188,7 +188,10 @@ class TritonServer:
                 raise ServerError(f"tritonserver ended with status {status}\n{self._cause()}")
             if self.is_ready():
                 return
-        raise ServerError(f"tritonserver was not ready after {self.options.ready_s_max} s\n{self._cause()}")
+        raise ServerError(
+            f"not ready after {self.options.ready_s_max:g} s: tritonserver has not loaded every model, or not "
+            f"every front of {list(self._fronts)} hears every subserver\n{self._cause()}"
+        )
 
     def is_ready(self) -> bool:
         """Every model is loaded, and every front hears every subserver. Triton's own readiness stays 200 when

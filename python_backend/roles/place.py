@@ -26,6 +26,8 @@ class Place:
     name: str
     repository: Path
     parameters: Mapping[str, str] = field(default_factory=dict)
+    instance: str = ""
+    """Differs between the instances of one model."""
 
     def parameter(self, name: str, default: str) -> str:
         return self.parameters.get(name, default)
@@ -50,6 +52,7 @@ def place_of(args: Mapping[str, str]) -> Place:
         name=args["model_name"],
         repository=Path(args["model_repository"]).parent,
         parameters={name: value for name, value in values.items() if is_set(value)},
+        instance=args["model_instance_name"],
     )
 
 

@@ -63,6 +63,6 @@ class Postprocessing:
 
 def postprocessing(place: Place) -> Postprocessing:
     deployment = place.deployment()
-    transport = ZmqTransport(socket_dir(deployment), place.name)
+    transport = ZmqTransport(socket_dir(deployment), place.instance)
     teller = CancelTeller(transport, place.parameter("router", "router"))
     return Postprocessing(teller, deployment.front.cancel_poll_ms / 1000)

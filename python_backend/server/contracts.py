@@ -95,7 +95,7 @@ ENSEMBLE = Contract(
     inputs=(
         *_required("text_input", "STRING"),
         *_required("max_tokens", "INT32"),
-        *_all("BOOL", "stream"),
+        *_all("BOOL", "stream", "ignore_eos"),
         *_RETURNS,
         *_all("STRING", "stop_words", "bad_words", dims=(-1,)),
         *_all("INT32", "top_k", "end_id", "pad_id", "min_tokens", "min_length"),

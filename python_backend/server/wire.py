@@ -14,16 +14,15 @@ from python_backend.server.outputs import Arrays
 from python_backend.server.response_stream import SendFailedError
 from python_backend.server.tensors import Envelope
 
-_FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _STATUS = {
-    "TR_INVALID_ARGUMENT": pb_utils.TritonError.INVALID_ARG,
-    "TR_ALREADY_EXISTS": pb_utils.TritonError.ALREADY_EXISTS,
-    "TR_CAPACITY": pb_utils.TritonError.UNAVAILABLE,
-    "TR_PEER_LOST": pb_utils.TritonError.UNAVAILABLE,
-    "TR_QUEUE_FULL": pb_utils.TritonError.UNAVAILABLE,
-    "TR_DRAINING": pb_utils.TritonError.UNAVAILABLE,
-    "TR_SHUTDOWN": pb_utils.TritonError.UNAVAILABLE,
-    "TR_CANCELLED": pb_utils.TritonError.CANCELLED,
+    "TR_INVALID_ARGUMENT": "INVALID_ARG",
+    "TR_ALREADY_EXISTS": "ALREADY_EXISTS",
+    "TR_CAPACITY": "UNAVAILABLE",
+    "TR_PEER_LOST": "UNAVAILABLE",
+    "TR_QUEUE_FULL": "UNAVAILABLE",
+    "TR_DRAINING": "UNAVAILABLE",
+    "TR_SHUTDOWN": "UNAVAILABLE",
+    "TR_CANCELLED": "CANCELLED",
 }
 
 
@@ -41,12 +40,17 @@ def response(arrays: Arrays, wanted: frozenset[str]) -> Any:
 
 
 def error_response(code: str, message: str) -> Any:
-    status = _STATUS.get(code, pb_utils.TritonError.INTERNAL)
+    status = getattr(pb_utils.TritonError, _STATUS.get(code, "INTERNAL"))
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, status))
 
 
 def wanted_outputs(request: Any) -> frozenset[str]:
     return frozenset(request.requested_output_names())
+
+
+def _final() -> int:
+    # Looked up on use, like all of pb_utils: the stub completes the module after models were imported.
+    return int(pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 class Wire:
@@ -62,14 +66,14 @@ class Wire:
     def send(self, arrays: Arrays, is_last: bool) -> None:
         """Nothing is sent when none of `arrays` was requested, unless it is the last."""
         if is_last or not self._wanted.isdisjoint(arrays):
-            self._send(response(arrays, self._wanted), _FINAL if is_last else 0)
+            self._send(response(arrays, self._wanted), _final() if is_last else 0)
 
     def fail(self, code: str, message: str) -> None:
-        self._send(error_response(code, message), _FINAL)
+        self._send(error_response(code, message), _final())
 
     def close(self) -> None:
         """FINAL with nothing on it."""
-        self._sender.send(flags=_FINAL)
+        self._sender.send(flags=_final())
 
     def is_cancelled(self) -> bool:
         return bool(self._sender.is_cancelled())
