@@ -20,5 +20,5 @@ pip "pip>=24" "setuptools>=77" wheel
 pip ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} -r requirements/torch.txt
 pip -r requirements/all.txt
 pip --no-deps -r requirements/triton.txt
-pip --no-deps --no-build-isolation --editable .
+PYTHONWARNINGS=ignore pip --no-deps --no-build-isolation --editable .
 echo "Installed: $("$VENV/bin/python" --version), torch $("$VENV/bin/python" -c 'import torch; print(torch.__version__)')"

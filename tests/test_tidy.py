@@ -202,6 +202,11 @@ def test_no_path_of_a_machine_and_no_registry_host_is_committed() -> None:
     assert not found, _report(found)
 
 
+def test_no_bytecode_and_no_library_is_committed() -> None:
+    built = [path for path in tracked_files() if path.suffix in {".pyc", ".pyo", ".so", ".o"}]
+    assert not built, _report([str(path.relative_to(ROOT)) for path in built])
+
+
 def test_what_was_generated_stays_small() -> None:
     sizes = {
         path.relative_to(ROOT).as_posix(): path.stat().st_size
