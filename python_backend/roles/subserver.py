@@ -129,11 +129,11 @@ class Subserver:
                 self._break_down()
 
     def _break_down(self) -> None:
-        self._failure.set()
         _log.critical("%s stops serving: a loop ended by an error", self.name)
         self._decode.stop()
         self._client.fail(BROKEN)
         self._handoff.stop()
+        self._failure.set()
 
     def _publish(self) -> None:
         self._snapshot = MappingProxyType(

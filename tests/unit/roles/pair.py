@@ -81,7 +81,7 @@ class Home:
     """A front without clients: beats, posts, and sorts what arrives by request."""
 
     def __init__(self, transport: HandoffTransport, name: str = "front") -> None:
-        self.beats: dict[str, Beat] = {}
+        self.beats: list[Beat] = []
         self.emits: dict[RequestId, list[Emit]] = {}
         self.closes: dict[RequestId, list[Close]] = {}
         self._transport = transport
@@ -102,7 +102,8 @@ class Home:
         for sender, frames in self._transport.poll(0.005):
             message = unpack(frames)
             if isinstance(message, Beat):
-                self.beats[sender] = message
+                assert sender == message.endpoint
+                self.beats.append(message)
             elif isinstance(message, Emit):
                 self.emits.setdefault(message.request_id, []).append(message)
             elif isinstance(message, Close):

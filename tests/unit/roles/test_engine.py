@@ -1,0 +1,48 @@
+"""From a deployment to an engine's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from python_backend.config import ModelSettings, parse_deployment
+from python_backend.roles.engine import build_runner, engine_settings
+from python_backend.runner.scripted_runner import Script, ScriptedSettings
+from python_backend.runner.torch_runner.settings import TorchSettings
+from router_backend.core.errors import ConfigError
+from router_backend.core.request import ModelIndex
+
+
+def test_a_torch_model_lives_in_its_own_folder_unless_told_otherwise() -> None:
+    model = ModelSettings(name="large", dtype="bfloat16", threads=2, kv_tokens=640, length_max=99)
+    moved_model = model.model_copy(update={"model_dir": "weights/x"})
+    root = Path("/repository")
+    settings, moved = (engine_settings(one, ModelIndex(1), root) for one in (model, moved_model))
+
+    assert settings == TorchSettings(root / "large/1", "bfloat16", 2, 640, 16, 99, None, ModelIndex(1))
+    assert moved.model_dir == Path("/repository/weights/x")
+
+
+def test_a_scripted_model_reads_its_script(tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text('{"vocab_size": 50, "salt": 3}')
+    model = ModelSettings(name="small", engine="scripted", script="small.json", kv_tokens=640, length_max=99)
+
+    assert engine_settings(model, ModelIndex(0), tmp_path) == ScriptedSettings(
+        Script(50, salt=3), 0, num_blocks=40, block_size=16, length_max=99
+    )
+
+
+def test_a_scripted_model_without_a_script_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"models\.small\.script: the scripted engine needs a JSON file"):
+        engine_settings(ModelSettings(name="small", engine="scripted"), ModelIndex(0), Path("/repository"))
+
+
+def test_the_runner_of_a_model_knows_its_place(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"vocab_size": 50, "uncertain_p": 0.5}')
+    models = ", ".join(f"{{name: {name}, engine: scripted, script: s.json}}" for name in "ab")
+    deployment = parse_deployment(f"models: [{models}]", "x")
+    first, second = (build_runner(deployment, name, tmp_path) for name in ("a", "b"))
+    draws = [[one.is_uncertain_at(seed, 3) for seed in range(50)] for one in (first, second)]  # type: ignore[attr-defined]
+
+    assert draws[0] != draws[1]
