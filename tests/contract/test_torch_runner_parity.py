@@ -173,6 +173,22 @@ def test_a_discarded_token_leaves_no_trace() -> None:
         text.tokens.append(int(logits.argsort()[-2]))
 
 
+def test_two_rows_may_read_the_same_blocks() -> None:
+    """A prefix hit: the second text starts behind blocks that the first one wrote."""
+    driver = Driver(MODELS["llama"], "float64", seed=11)
+    oracle = reference.load(tiny_model_dir(MODELS["llama"]), torch.float64)
+    prefix = [driver.rng.randrange(97) for _ in range(3 * BLOCK_SIZE)]
+    first = Text(prefix + driver.prompt(9), 0)
+    driver.step([driver.row(first, len(first.tokens))])
+    second = Text(prefix + driver.prompt(9), 0, computed=len(prefix), blocks=first.blocks[:3])
+    first.tokens, first.computed = [*first.tokens, 5], len(first.tokens)
+
+    output = driver.step([driver.row(text, len(text.tokens) - text.computed) for text in (first, second)])
+
+    expected = [int(reference.Reader(oracle).logits(text.tokens).argmax()) for text in (first, second)]
+    assert output.tokens.tolist() == expected
+
+
 def test_a_row_gives_the_same_numbers_alone_and_in_company() -> None:
     driver = Driver(MODELS["llama"], "float64", seed=9)
     texts = [Text(driver.prompt(60), 0) for _ in range(8)]

@@ -72,7 +72,8 @@ class Checkpoint:
         self._unread.discard(name)
         return tensor.to(self._dtype)
 
-    def assert_all_read(self, *ignored: str) -> None:
+    def refuse_unread(self, *ignored: str) -> None:
+        """ConfigError if a tensor was never taken, unless its name ends with one of `ignored`."""
         left = sorted(name for name in self._unread if not name.endswith(ignored))
         if left:
             raise ConfigError(f"{self._files[left[0]]}: {left[0]} is not a tensor of this architecture")
@@ -86,7 +87,7 @@ def load_weights(model_dir: Path, config: ModelConfig, dtype: torch.dtype, vocab
     norm = checkpoint.take("model.norm.weight", config.hidden_size)
     is_tied = "lm_head.weight" not in checkpoint if config.is_tied is None else config.is_tied
     head = embed if is_tied else checkpoint.take("lm_head.weight", config.vocab_rows, config.hidden_size)
-    checkpoint.assert_all_read("rotary_emb.inv_freq", "lm_head.weight")
+    checkpoint.refuse_unread("rotary_emb.inv_freq", "lm_head.weight")
     return ModelWeights(embed, layers, norm, head[:vocab_size])
 
 

@@ -91,16 +91,17 @@ def test_top_k_ranks_equal_logits_by_id() -> None:
 
 
 def test_a_token_depends_on_seed_position_attempt_and_model_and_on_nothing_else() -> None:
-    logits = torch.randn(1, 200, generator=torch.Generator().manual_seed(0))
-    hot = Sampling(temperature=1.5, seed=7)
+    logits = torch.randn(1, 200, generator=torch.Generator().manual_seed(0)).expand(20, -1)
 
-    def token(model: int = 0, **fields: Any) -> int:
-        return drawn(logits, [row(**({"token_ids": [1], "start": 9, "sampling": hot} | fields))], model)[0]
+    def tokens(model: int = 0, first_seed: int = 7, **fields: Any) -> tuple[int, ...]:
+        hot = [Sampling(temperature=1.5, seed=first_seed + index) for index in range(20)]
+        fed = {"token_ids": [1], "start": 9} | fields
+        return tuple(drawn(logits, [row(sampling=sampling, **fed) for sampling in hot], model))
 
-    assert token() == token(blocks=[3, 4], request_id="other", token_ids=[8])
-    assert token() == token(token_ids=[1, 2, 3], start=7)
-    others = {token(start=10), token(attempt=1), token(model=1), token(sampling=Sampling(1.5, seed=8))}
-    assert token() not in others and len(others) == 4
+    assert tokens() == tokens(blocks=[3, 4], request_id="other", token_ids=[8])
+    assert tokens() == tokens(token_ids=[1, 2, 3], start=7)
+    others = {tokens(start=10), tokens(attempt=1), tokens(model=1), tokens(first_seed=8)}
+    assert tokens() not in others and len(others) == 4
 
 
 def test_a_row_draws_the_same_alone_and_in_any_company() -> None:
