@@ -108,6 +108,8 @@ class FrontDesk:
         except RemoteProtocolError as error:
             deliveries = opened.answer.end(Reason.ERROR, *explained(error))
         self._observe_tokens(opened, opened.answer.output_tokens - before, now)
+        if opened.answer.wants_abort:
+            self._abort(opened)
         self._deliver(opened, deliveries, now)
 
     def on_close(self, close: Close, now: float) -> None:
@@ -194,7 +196,12 @@ class FrontDesk:
         del self._open[opened.request_id]
         self._live -= 1
         self._counts.finish(finish, now - opened.arrived_at, opened.routed)
-        if opened.answer is not None and not opened.answer.is_closed and opened.ticket is not None:
+        if opened.answer is not None and not opened.answer.is_closed:
+            self._abort(opened)
+
+    def _abort(self, opened: OpenRequest) -> None:
+        if opened.ticket is not None and not opened.is_aborted:
+            opened.is_aborted = True
             self._aborts.append(Abort(opened.request_id, opened.ticket.request.epoch))
 
     def _refuse(self, opened: OpenRequest, error: BaseException) -> None:

@@ -31,6 +31,8 @@ class OpenRequest:
     stage: Stage = Stage.ARRIVING
     ticket: Ticket | None = None
     answer: Answer | None = None
+    is_aborted: bool = False
+    """The subservers were told that nobody wants it any more."""
     last_token_at: float | None = None
     routed: int = 0
     """Tokens by other models than the entry."""

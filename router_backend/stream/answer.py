@@ -47,6 +47,8 @@ class Terms:
     slow_reader_s: float = 30.0
     commits_late_s: float = 2.0
     """How long commits may still arrive after the close that counts them."""
+    usage_late_s: float = 0.25
+    """How long a stop string's ending waits for the aborted models to say what the answer cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +95,22 @@ class Answer:
         return self._close is not None
 
     @property
+    def wants_abort(self) -> bool:
+        """A stop string has ended the text, but the models do not know yet."""
+        return bool(self._stops.matched) and not self.is_closed
+
+    @property
     def output_tokens(self) -> int:
         return self._count
 
     def on_emit(self, emit: Emit, unsent: int, now: float) -> list[Delivery]:
         """Commits arrived; raises RemoteProtocolError where they cannot belong to this answer."""
-        if self.is_finished:
+        if self.is_finished or self._stops.matched:
             return []
         for token in self._order.add(emit):
             self._append(token, now)
             if self._stops.matched:
-                return self.end(Reason.STOP)
+                return self._stopped(now)
         return self._settled() or self._flushed(unsent, now)
 
     def on_close(self, close: Close, now: float) -> list[Delivery]:
@@ -111,6 +118,8 @@ class Answer:
         if self.is_finished or self.is_closed:
             return []
         self._close = close
+        if self._stops.matched:
+            return self.end(Reason.STOP)
         self._late_at = now + self._terms.commits_late_s
         if close.reason in (Reason.ERROR, Reason.CANCELLED):
             return self.end(close.reason, *split_code(close.message))
@@ -120,6 +129,8 @@ class Answer:
         """Time passed."""
         if self.is_finished:
             return []
+        if self._stops.matched:
+            return self.end(Reason.STOP) if now >= self._late_at else []
         if self._close is not None and now >= self._late_at:
             missing = f"tokens {self._order.length}..{self._close.length} of the answer never arrived"
             return self.end(Reason.ERROR, "TR_PROTOCOL", missing)
@@ -131,21 +142,25 @@ class Answer:
             return []
         self.is_finished = True
         self._coalescer.add_text(self._stops.feed(self._text.finish()) + self._stops.finish())
-        is_stopped = bool(self._stops.matched) and reason in (Reason.STOP, Reason.LENGTH)
-        ending = Ending(
-            Reason.STOP if is_stopped else reason,
-            code,
-            message,
-            self._stops.matched if is_stopped else "",
-            self._count,
-            self._close.usage if self._close else Usage(),
-        )
+        usage = self._close.usage if self._close else Usage()
+        if self._stops.matched and reason is not Reason.CANCELLED:
+            ending = Ending(Reason.STOP, "", "", self._stops.matched, self._count, usage)
+        else:
+            ending = Ending(reason, code, message, "", self._count, usage)
         return [_delivery(self._bundle(), ending)]
 
     def _append(self, token: Committed, now: float) -> None:
         self._count += 1
         text = "" if token.token_id in self._terms.stop_ids else self._text.step(token.token_id)
         self._coalescer.add(self._stops.feed(text), token, now)
+
+    def _stopped(self, now: float) -> list[Delivery]:
+        """The text is complete; only its price may be unknown."""
+        if self.is_closed:
+            return self.end(Reason.STOP)
+        self._late_at = now + self._terms.usage_late_s
+        has_text = self._terms.is_streaming and self._coalescer.is_due(float("inf"))
+        return [_delivery(self._bundle(), None)] if has_text else []
 
     def _settled(self) -> list[Delivery]:
         if self._close is None or self._order.length < self._close.length:

@@ -117,7 +117,7 @@ def test_no_more_is_held_back_than_a_stop_string_could_need(case: Case) -> None:
     for position, part in enumerate(case.parts):
         emit = Emit("front", RequestId("r"), 0, position, (position,), ModelIndex(0))
         sent += "".join(delivery.text for delivery in answer.on_emit(emit, 0, 0.0))
-        if answer.is_finished:
+        if answer.wants_abort:
             break
         held = "".join(case.parts[: position + 1])[len(sent) :]
         assert len(held) <= max((len(stop) - 1 for stop in case.stop), default=0) or not part

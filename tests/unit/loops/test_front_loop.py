@@ -5,10 +5,23 @@ from concurrent.futures import Future
 import pytest
 
 from python_backend.loops.base import Ask, Finish, Piece
+from python_backend.transport.base import Frames, Peer
 from router_backend.core.effects import Reason
 from router_backend.core.request import ModelIndex
-from router_backend.handoff.message import Finished
+from router_backend.handoff.message import Beat, Finished
 from tests.unit.loops.front_bench import EOS, LARGE, SMALL, Bench, Port, close, emit, ready_bench
+
+
+class BrokenTransport:
+    def post(self, peer: Peer, frames: Frames) -> bool:
+        return False
+
+    def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:
+        raise ConnectionError("broken")
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def test_an_answer_by_two_models_is_streamed_in_order() -> None:
@@ -47,12 +60,15 @@ def test_a_stop_string_ends_the_request_everywhere() -> None:
     bench.send("small", emit(request_id, 0, 0, 1))
     bench.send("large", emit(request_id, 2, 2, 3, model=LARGE))
     bench.turn()
-    assert (port.text, port.finish.stop_text, port.finish.output_tokens) == ("a", "bc", 3)
+    assert (port.text, port.finishes) == ("a", [])
     assert bench.aborted("small") == bench.aborted("large") == [request_id]
-    bench.send("small", emit(request_id, 4, 4), close(request_id, 5))
+    bench.send("small", emit(request_id, 4, 4), close(request_id, 5, Reason.CANCELLED))
+    bench.send("small", emit(request_id, 5, 5))
+    bench.turn()
     bench.turn(1.0)
-    assert len(port.finishes) == 1
-    assert bench.loop.snapshot().stale_messages == 2
+    assert port.finish == Finish(Reason.STOP, "", "", "bc", 2, 3, 1, 2)
+    assert (port.text, bench.loop.snapshot().stale_messages) == ("a", 1)
+    assert bench.aborted("small") == []
 
 
 def test_same_and_empty_client_ids_are_different_requests() -> None:
@@ -288,6 +304,23 @@ def test_a_turn_that_fails_tells_every_client_before_the_error_goes_on() -> None
         "TR_SHUTDOWN",
         "TR_DRAINING",
     ]
+
+
+def test_a_client_that_nobody_looked_at_before_the_loop_broke_is_told() -> None:
+    bench = ready_bench()
+    port = Port()
+    bench.loop.submit(Ask(text="hi"), port)
+    bench.loop._transport = BrokenTransport()
+    with pytest.raises(ConnectionError):
+        bench.loop.run()
+    assert port.finish.code == "TR_DRAINING"
+
+
+def test_a_stranger_that_beats_is_nobody() -> None:
+    bench = Bench()
+    bench.send("small", Beat("token_router_2", 9))
+    bench.turn()
+    assert bench.loop.snapshot().gauges.peers_up == (False, False)
 
 
 def test_the_front_beats_to_every_subserver() -> None:

@@ -66,11 +66,32 @@ def test_commits_that_never_come_end_the_answer_with_an_error() -> None:
 
 def test_a_stop_string_ends_the_answer_within_a_run_of_tokens() -> None:
     answer = streaming(stop=("cd",))
-    (last,) = answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0)
-    assert last == Delivery(
-        "ab", (0, 1, 2, 3), (0, 0, 0, 0), Ending(Reason.STOP, stop_text="cd", output_tokens=4)
-    )
-    assert not answer.is_closed
+    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [Delivery("ab", (0, 1, 2, 3), (0, 0, 0, 0))]
+    assert answer.wants_abort
+    assert answer.on_emit(emit(6, 6), 0, 0.1) == answer.on_tick(0, 0.1) == []
+    ending = Ending(Reason.STOP, stop_text="cd", output_tokens=4, usage=Usage(3, 2))
+    assert answer.on_close(close(7, Reason.CANCELLED), 0.1) == [Delivery(ending=ending)]
+
+
+def test_a_stop_string_does_not_wait_long_for_what_the_answer_cost() -> None:
+    answer = streaming(stop=("ab",), usage_late_s=0.25)
+    assert answer.on_emit(emit(0, 0, 1), 0, 1.0) == answer.on_tick(0, 1.2) == []
+    ending = Ending(Reason.STOP, stop_text="ab", output_tokens=2)
+    assert answer.on_tick(0, 1.25) == [Delivery("", (0, 1), (0, 0), ending)]
+
+
+def test_a_stop_string_after_the_close_ends_at_once() -> None:
+    answer = streaming(stop=("b",))
+    answer.on_close(close(3), 0.0)
+    (last,) = answer.on_emit(emit(0, 0, 1, 2), 0, 0.0)
+    assert last.ending == Ending(Reason.STOP, stop_text="b", output_tokens=2, usage=Usage(3, 2))
+
+
+def test_an_error_after_a_stop_string_changes_nothing_for_the_client() -> None:
+    answer = streaming(stop=("b",))
+    answer.on_emit(emit(0, 0, 1), 0, 0.0)
+    (last,) = answer.end(Reason.ERROR, "TR_PEER_LOST", "gone")
+    assert last.ending == Ending(Reason.STOP, stop_text="b", output_tokens=2)
 
 
 def test_half_a_stop_string_comes_out_at_the_end() -> None:
