@@ -15,7 +15,8 @@ else:
     extensions = [
         Pybind11Extension(
             "router_backend.native._chain",
-            ["router_backend/native/chain.cpp"],
+            ["router_backend/native/chain.cpp", "router_backend/native/stationary.cpp"],
+            depends=["router_backend/native/arrays.h"],
             cxx_std=17,
             optional=True,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from functools import lru_cache
 
-from router_backend.native import chain_plain
+from router_backend.native import chain_plain, stationary_plain
 from router_backend.native.chain_spec import ChainGraph, ChainSpec, FloatArray, IntArray, OffsetArray
 
 try:
@@ -55,8 +55,8 @@ def enumerate_chain(spec: ChainSpec) -> ChainGraph:
 def stationary_distribution(
     row_start: OffsetArray, successor: IntArray, probability: FloatArray
 ) -> FloatArray:
-    """pi of a chain, float64 [S]; see `chain_plain.stationary_distribution`."""
+    """pi of a chain, float64 [S]; see `stationary_plain.stationary_distribution`."""
     if _compiled is None:
         _warn_once()
-        return chain_plain.stationary_distribution(row_start, successor, probability)
+        return stationary_plain.stationary_distribution(row_start, successor, probability)
     return _compiled.stationary_distribution(row_start, successor, probability)

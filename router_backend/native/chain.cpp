@@ -1,42 +1,15 @@
-// The chain solver, compiled. `chain_plain.py` is the twin that defines correct: same functions, same
-// names, same order of states and edges. The interpreter lock is released while solving, so that a
-// planner thread never delays the decode loop.
-
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
+// Enumeration of the chain, compiled. `chain_plain.py` is the twin that defines correct: same names, same
+// order of states and edges. The interpreter lock is released meanwhile, so that a planner thread never
+// delays the decode loop.
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
-namespace py = pybind11;
+#include "arrays.h"
 
 namespace {
-
-constexpr int kSweepLimit = 20000;
-constexpr double kResidualMax = 1e-9;
-
-template <typename T>
-using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
-
-template <typename T>
-std::vector<T> to_vector(const py::object &object) {
-  const auto array = Array<T>::ensure(object);
-  if (!array) throw py::type_error("expected an array of numbers");
-  return {array.data(), array.data() + array.size()};
-}
-
-// Hands the buffer of a vector to numpy without a copy.
-template <typename T>
-py::array_t<T> to_array(std::vector<T> &&values, std::vector<py::ssize_t> shape) {
-  auto *owner = new std::vector<T>(std::move(values));
-  py::capsule release(owner, [](void *pointer) { delete static_cast<std::vector<T> *>(pointer); });
-  return py::array_t<T>(std::move(shape), owner->data(), release);
-}
 
 struct Spec {
   int models = 0;
@@ -303,111 +276,10 @@ py::tuple enumerate_chain(const py::object &object) {
                         to_array(std::move(search.probability), {edges}));
 }
 
-std::vector<std::int32_t> reverse_postorder(const std::vector<std::int64_t> &starts, const std::vector<std::int32_t> &targets) {
-  const std::size_t count = starts.size() - 1;
-  std::vector<char> seen(count, 0);
-  std::vector<std::int32_t> finished;
-  std::vector<std::pair<std::int32_t, std::int64_t>> stack;
-  for (std::size_t root = 0; root < count; ++root) {
-    if (seen[root]) continue;
-    seen[root] = 1;
-    stack.emplace_back(static_cast<std::int32_t>(root), starts[root]);
-    while (!stack.empty()) {
-      auto &[state, edge] = stack.back();
-      if (edge == starts[state + 1]) {
-        finished.push_back(state);
-        stack.pop_back();
-        continue;
-      }
-      const std::int32_t target = targets[edge++];
-      if (seen[target]) continue;
-      seen[target] = 1;
-      stack.emplace_back(target, starts[target]);
-    }
-  }
-  std::reverse(finished.begin(), finished.end());
-  return finished;
-}
-
-// Incoming edges by position in the sweep order.
-struct Incoming {
-  std::vector<std::int64_t> start;
-  std::vector<std::int32_t> source;
-  std::vector<double> probability;
-  std::vector<double> stay;
-};
-
-Incoming transpose(const std::vector<std::int32_t> &order, const std::vector<std::int64_t> &starts,
-                   const std::vector<std::int32_t> &targets, const std::vector<double> &probability) {
-  const std::size_t count = order.size();
-  std::vector<std::int32_t> position(count);
-  for (std::size_t place = 0; place < count; ++place) position[order[place]] = static_cast<std::int32_t>(place);
-  Incoming incoming{std::vector<std::int64_t>(count + 1, 0), std::vector<std::int32_t>(targets.size()),
-                    std::vector<double>(targets.size()), std::vector<double>(count, 0.0)};
-  for (const std::int32_t target : targets) ++incoming.start[position[target] + 1];
-  for (std::size_t place = 0; place < count; ++place) incoming.start[place + 1] += incoming.start[place];
-  std::vector<std::int64_t> next(incoming.start.begin(), incoming.start.end() - 1);
-  for (std::size_t place = 0; place < count; ++place) {
-    for (std::int64_t edge = starts[order[place]]; edge < starts[order[place] + 1]; ++edge) {
-      const std::int32_t target = position[targets[edge]];
-      const bool stays = target == static_cast<std::int32_t>(place);
-      if (stays) incoming.stay[place] += probability[edge];
-      incoming.source[next[target]] = static_cast<std::int32_t>(place);
-      incoming.probability[next[target]++] = stays ? 0.0 : probability[edge];
-    }
-  }
-  return incoming;
-}
-
-double sweep(std::vector<double> &mass, std::vector<double> &before, const Incoming &incoming) {
-  before = mass;
-  double total = 0.0;
-  for (std::size_t place = 0; place < mass.size(); ++place) {
-    double inflow = 0.0;
-    for (std::int64_t edge = incoming.start[place]; edge < incoming.start[place + 1]; ++edge)
-      inflow += mass[incoming.source[edge]] * incoming.probability[edge];
-    const double leave = 1.0 - incoming.stay[place];
-    mass[place] = leave > 0.0 ? inflow / leave : mass[place] + inflow;
-    total += mass[place];
-  }
-  double change = 0.0;
-  for (std::size_t place = 0; place < mass.size(); ++place) {
-    mass[place] /= total;
-    change += std::abs(mass[place] - before[place]);
-  }
-  return change;
-}
-
-py::array_t<double> stationary_distribution(const py::object &row_start, const py::object &successor,
-                                            const py::object &probability) {
-  const auto starts = to_vector<std::int64_t>(row_start);
-  const auto targets = to_vector<std::int32_t>(successor);
-  const auto chances = to_vector<double>(probability);
-  if (starts.size() < 2 || targets.size() != chances.size() || starts.back() != static_cast<std::int64_t>(targets.size()))
-    throw py::value_error("the arrays of the chain disagree about the number of states or edges");
-  std::vector<double> result;
-  bool converged = false;
-  {
-    py::gil_scoped_release unlocked;
-    const auto order = reverse_postorder(starts, targets);
-    const Incoming incoming = transpose(order, starts, targets, chances);
-    std::vector<double> mass(order.size(), 1.0 / static_cast<double>(order.size())), before;
-    for (int round = 0; round < kSweepLimit && !converged; ++round) converged = sweep(mass, before, incoming) <= kResidualMax;
-    result.resize(order.size());
-    for (std::size_t place = 0; place < order.size(); ++place) result[order[place]] = mass[place];
-  }
-  if (!converged) {
-    PyErr_SetString(PyExc_ArithmeticError, "no stationary distribution: the sweeps did not converge");
-    throw py::error_already_set();
-  }
-  const auto count = static_cast<py::ssize_t>(result.size());
-  return to_array(std::move(result), {count});
-}
-
 }  // namespace
 
 PYBIND11_MODULE(_chain, module) {
-  module.doc() = "Compiled twin of router_backend.native.chain_plain.";
+  module.doc() = "Compiled twins of router_backend.native.chain_plain and stationary_plain.";
   module.def("enumerate_chain", &enumerate_chain, py::arg("spec"));
   module.def("stationary_distribution", &stationary_distribution, py::arg("row_start"), py::arg("successor"),
              py::arg("probability"));

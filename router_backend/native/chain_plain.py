@@ -1,32 +1,22 @@
-"""The chain solver in plain Python: the twin that defines correct.
+"""Enumeration of the chain in plain Python: the twin that defines correct.
 
-`chain.cpp` repeats these two functions line by line, only faster; a property test compares them.
-Nothing here knows tokens per second: states and probabilities only.
-
-The stationary solve is Gauss-Seidel in reverse postorder of a depth-first search. The chain is often
-periodic, where plain power iteration does not converge; in this order it always does. One sweep
-follows the flow exactly along forward edges, so that what is left to iterate is the chain watched at
-its back edges. Every back edge closes a cycle whose other edges all run forward, hence some state of
-the watched chain returns to itself in one step and that chain is aperiodic.
+`chain.cpp` repeats it step by step, only faster; a property test compares them. Nothing here knows
+tokens per second: states and probabilities only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from math import comb
 
 import numpy as np
 
-from router_backend.native.chain_spec import ChainGraph, ChainSpec, FloatArray, IntArray, OffsetArray
+from router_backend.native.chain_spec import ChainGraph, ChainSpec
 
 ModelState = tuple[int, int, int]
 State = tuple[ModelState, ...]
 Split = tuple[tuple[int, ...], float]
-Predecessors = list[list[tuple[int, float]]]
-
-SWEEP_LIMIT = 20_000
-RESIDUAL_MAX = 1e-9
 
 
 class _Enumeration:
@@ -148,74 +138,3 @@ def enumerate_chain(spec: ChainSpec) -> ChainGraph:
         np.array(successor, dtype=np.int32),
         np.array(probability, dtype=np.float64),
     )
-
-
-def stationary_distribution(
-    row_start: OffsetArray, successor: IntArray, probability: FloatArray
-) -> FloatArray:
-    """The solution of pi T = pi with sum(pi) = 1, float64 [S]; see the module text for the method.
-
-    The chain must have one closed class. Raises ArithmeticError when the sweeps do not converge.
-    """
-    starts = [int(start) for start in row_start]
-    targets = [int(target) for target in successor]
-    order = _reverse_postorder(starts, targets)
-    predecessors, stay = _transpose(order, starts, targets, [float(p) for p in probability])
-    mass = [1.0 / len(order)] * len(order)
-    for _ in range(SWEEP_LIMIT):
-        if _sweep(mass, predecessors, stay) <= RESIDUAL_MAX:
-            result = np.empty(len(order))
-            result[order] = mass
-            return result
-    raise ArithmeticError(f"no stationary distribution after {SWEEP_LIMIT} sweeps")
-
-
-def _reverse_postorder(starts: list[int], targets: list[int]) -> list[int]:
-    """States in the order that makes every edge but the back edges run forward."""
-    seen = [False] * (len(starts) - 1)
-    finished: list[int] = []
-    for root in range(len(seen)):
-        stack = [] if seen[root] else [(root, starts[root])]
-        seen[root] = True
-        while stack:
-            state, edge = stack.pop()
-            if edge == starts[state + 1]:
-                finished.append(state)
-                continue
-            stack.append((state, edge + 1))
-            if not seen[targets[edge]]:
-                seen[targets[edge]] = True
-                stack.append((targets[edge], starts[targets[edge]]))
-    return finished[::-1]
-
-
-def _transpose(
-    order: Sequence[int], starts: list[int], targets: list[int], probability: list[float]
-) -> tuple[Predecessors, list[float]]:
-    """Incoming edges by position in `order`, and each position's probability to stay."""
-    position = {state: place for place, state in enumerate(order)}
-    predecessors: Predecessors = [[] for _ in order]
-    stay = [0.0] * len(order)
-    for place, state in enumerate(order):
-        for edge in range(starts[state], starts[state + 1]):
-            target = position[targets[edge]]
-            if target == place:
-                stay[place] += probability[edge]
-            else:
-                predecessors[target].append((place, probability[edge]))
-    return predecessors, stay
-
-
-def _sweep(mass: list[float], predecessors: Predecessors, stay: list[float]) -> float:
-    """One Gauss-Seidel sweep in place, rescaled to sum 1; returns the total absolute change."""
-    before = mass[:]
-    for place, incoming in enumerate(predecessors):
-        inflow = sum(mass[source] * probability for source, probability in incoming)
-        # An absorbing state keeps what it has and takes what flows in.
-        mass[place] = inflow / (1.0 - stay[place]) if stay[place] < 1.0 else mass[place] + inflow
-    total = sum(mass)
-    mass[:] = [value / total for value in mass]
-    return sum(abs(new - old) for new, old in zip(mass, before, strict=True))
-
-
-__all__ = ["enumerate_chain", "multinomial", "stationary_distribution"]
