@@ -66,7 +66,8 @@ class Scheduler:
 
     def abort(self, request_id: RequestId, epoch: int = 0) -> list[Effect]:
         """The home lost interest. Idempotent."""
-        return self._arrivals.abort(Abort(request_id, epoch))
+        effects = self._arrivals.abort(Abort(request_id, epoch))
+        return effects + self._turns.note_arrivals(len(self.roster.queues.ready))
 
     def plan(self, now: float) -> BatchPlan | Hold:
         """The next batch with its blocks reserved, or how long to wait for one."""

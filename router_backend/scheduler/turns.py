@@ -31,8 +31,14 @@ class Turns:
             self._rounds = Rounds(settings.mode, [0] * settings.models)
 
     def note_arrivals(self, were_ready: int) -> list[Effect]:
-        """Tell the leader when the queue has left zero; `were_ready` is its length before."""
-        ready = len(self.roster.queues.ready)
+        """Tell the leader when the queue has left zero; `were_ready` is its length before.
+
+        A turn that an abort has emptied before it began is over.
+        """
+        queues = self.roster.queues
+        ready = len(queues.ready)
+        if self.may_run and not ready and not queues.executing:
+            return self.end_step(())
         if not self.is_barrier or were_ready or not ready:
             return []
         return self._report(Report(self.roster.settings.model, ready))

@@ -1,0 +1,191 @@
+"""Random deployments and workloads, each from one number.
+
+A scenario is replayed with `python -m tests.simulation.scenarios SEED ...`, which prints its trace.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
+from router_backend.scheduler.rounds import Mode
+from router_backend.scheduler.settings import SchedulerSettings
+from router_backend.simulation.cluster import Cluster, Deployment
+from router_backend.simulation.network import PERFECT, Conditions
+from router_backend.simulation.script import Script
+from tests.simulation.oracle import expected_answer
+
+TEMPLATE = tuple(range(1, 41))
+"""Prompts begin alike, so that prefixes are shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`arrivals` and `cancels` are in seconds, by request."""
+
+    seed: int
+    deployment: Deployment
+    requests: tuple[Request, ...]
+    arrivals: tuple[float, ...]
+    cancels: tuple[tuple[int, float], ...]
+
+    @property
+    def arguments(self) -> str:
+        """What `main` needs to build it again."""
+        deployment = self.deployment
+        mode = deployment.schedulers[0].mode.value
+        return f"{self.seed} {len(deployment.schedulers)} {deployment.conditions.drop_p} {mode}"
+
+    def cluster(self) -> Cluster:
+        cluster = Cluster(self.deployment)
+        for request, at in zip(self.requests, self.arrivals, strict=True):
+            cluster.submit(request, at)
+        for index, at in self.cancels:
+            cluster.cancel(self.requests[index].request_id, at)
+        return cluster
+
+    def finished(self) -> Cluster:
+        """Run to the end with every check; a failure names the seed."""
+        cluster = self.cluster()
+        try:
+            cluster.run()
+            cluster.check_end()
+            self.check_texts(cluster)
+        except Exception as error:
+            replay = f"python -m tests.simulation.scenarios {self.arguments}"
+            raise AssertionError(f"seed {self.seed} at {cluster.now} s ({replay}): {error!r}") from error
+        return cluster
+
+    def check_texts(self, cluster: Cluster) -> None:
+        """Complete answers are the oracle's; those that were cut off are the beginning of them."""
+        script, models = self.deployment.script, len(self.deployment.schedulers)
+        for request in self.requests:
+            answer = cluster.home.answers[request.request_id]
+            tokens, writers = expected_answer(request, script, models)
+            length = len(answer.tokens)
+            assert answer.token_ids == tokens[:length], (request, answer.token_ids, tokens)
+            assert [token.model for token in answer.tokens] == writers[:length], request
+            is_cut = answer.is_given_up or (answer.close and answer.close.reason.value == "cancelled")
+            assert is_cut or length == len(tokens), (request, answer.close)
+
+
+def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.DELAYED) -> Scenario:
+    """1 to 16 requests on `models` models, over a bad network, in pools that are too small for them.
+
+    The barrier modes need links that keep their order and repeat nothing, as sockets do.
+    """
+    rng = np.random.default_rng(seed)
+    script = Script(end_p=float(rng.choice([0.0, 0.05])))
+    requests = tuple(_request(rng, index, models) for index in range(int(rng.integers(1, 17))))
+    arrivals = tuple(float(rng.integers(0, 80)) / 8 for _ in requests)
+    cancels = tuple(
+        (index, arrivals[index] + float(rng.integers(0, 400)) / 8)
+        for index in range(len(requests))
+        if rng.random() < 0.15
+    )
+    schedulers = _schedulers(rng, models, max(request.length_max for request in requests))
+    deployment = Deployment(
+        schedulers=tuple(replace(settings, mode=mode) for settings in schedulers),
+        latencies_s=tuple(_latency(rng, model) for model in range(models)),
+        script=script,
+        conditions=_ordered(rng) if mode.is_barrier else _conditions(rng, drop_p),
+        seed=seed,
+        request_s_max=2000.0 if drop_p else math.inf,
+    )
+    return Scenario(seed, deployment, requests, arrivals, cancels)
+
+
+def _request(rng: np.random.Generator, index: int, models: int) -> Request:
+    length = int(rng.integers(1, 33))
+    prompt = (*TEMPLATE[: int(rng.integers(0, length))], *rng.integers(1, 97, 40).tolist())[:length]
+    return Request(
+        request_id=RequestId(f"r{index}"),
+        prompt=tuple(prompt),
+        max_tokens=int(rng.integers(1, 13)),
+        sampling=Sampling(seed=int(rng.integers(0, 4))),
+        policy=_policy(rng, models),
+        stop_ids=frozenset({Script.END_ID}),
+    )
+
+
+def _policy(rng: np.random.Generator, models: int) -> PolicySpec:
+    mode = ("never", "always", "every", "every", "r_stitch", "r_stitch")[int(rng.integers(6))]
+    if mode == "r_stitch" and models == 2:
+        return PolicySpec("r_stitch", (("cutoff", float(rng.integers(-1, 10)) / 8),))
+    if mode in ("never", "always"):
+        return PolicySpec("fixed", (("mode", mode),))
+    to = f"model{int(rng.integers(models))}"
+    return PolicySpec("fixed", (("mode", "every"), ("k", int(rng.integers(1, 5))), ("to", to)))
+
+
+def _schedulers(rng: np.random.Generator, models: int, length_max: int) -> tuple[SchedulerSettings, ...]:
+    thresholds = tuple(int(rng.integers(1, 5 if rng.random() < 0.7 else 13)) for _ in range(models))
+    deadline_s = float(rng.choice([0.0, 2.0, 8.0, math.inf]))
+    models_of = map(ModelIndex, range(models))
+    return tuple(_settings(rng, model, thresholds, length_max, deadline_s) for model in models_of)
+
+
+def _settings(
+    rng: np.random.Generator,
+    model: ModelIndex,
+    thresholds: tuple[int, ...],
+    length_max: int,
+    deadline_s: float,
+) -> SchedulerSettings:
+    block_size = int(rng.choice([1, 2, 4, 8]))
+    smallest = -(-length_max // block_size)
+    batch_max = max(thresholds[model], int(rng.integers(1, 17)))
+    return SchedulerSettings(
+        model=model,
+        thresholds=thresholds,
+        num_blocks=smallest * int(rng.choice([1, 1, 2, 4])) + int(rng.integers(0, 3)),
+        block_size=block_size,
+        length_max=length_max,
+        batch_max=batch_max,
+        batch_tokens_max=batch_max + int(rng.choice([0, 3, 8, 64])),
+        deadline_s=deadline_s,
+    )
+
+
+def _latency(rng: np.random.Generator, model: int) -> tuple[float, ...]:
+    first = (model + 1) * float(rng.integers(1, 9)) / 8
+    return tuple(first + rows / 8 * float(rng.integers(0, 2)) for rows in range(8))
+
+
+def _conditions(rng: np.random.Generator, drop_p: float) -> Conditions:
+    if rng.random() < 0.1 and not drop_p:
+        return PERFECT
+    return Conditions(
+        delay_ticks_max=int(rng.integers(0, 9)),
+        late_p=float(rng.choice([0.0, 0.1, 0.5])),
+        late_ticks_max=int(rng.integers(1, 65)),
+        duplicate_p=float(rng.choice([0.0, 0.1, 0.5])),
+        drop_p=drop_p,
+    )
+
+
+def _ordered(rng: np.random.Generator) -> Conditions:
+    return Conditions(delay_ticks_max=int(rng.integers(0, 9)))
+
+
+def main(argv: list[str]) -> int:
+    """Print the trace of SEED [MODELS [DROP_P [MODE]]]."""
+    seed, models, drop_p, mode = [*argv, *("2", "0", "delayed")[len(argv) - 1 :]]
+    found = scenario(int(seed), int(models), float(drop_p), Mode(mode))
+    cluster = found.cluster()
+    try:
+        cluster.run()
+        cluster.check_end()
+        found.check_texts(cluster)
+    finally:
+        print("\n".join(cluster.trace.lines()))
+        print(found.deployment, *found.requests, sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
