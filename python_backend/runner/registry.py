@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 from python_backend.runner.base import ModelRunner
 from router_backend.core.errors import ConfigError
 
-RunnerFactory = Callable[..., ModelRunner]
-"""Takes what its engine documents: torch a `TorchSettings`, scripted a `Script` and the pool's size."""
+RunnerFactory = Callable[[Any], ModelRunner]
+"""Takes the engine's own frozen settings: `TorchSettings`, `ScriptedSettings`."""
 
 ENGINES = MappingProxyType(
     {
