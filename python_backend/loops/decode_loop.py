@@ -15,10 +15,11 @@ from typing import Protocol
 
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import ModelRunner
-from router_backend.core.effects import Close, Effect, Reason
+from router_backend.core.effects import Close, Effect, Reason, Send
 from router_backend.core.errors import PeerLostError, RouterError, RunnerError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
+from router_backend.core.state import State
 from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Go, Handoff, Nack, Report
 from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
 
@@ -185,12 +186,24 @@ class DecodeLoop:
         self.publish()
 
     def _last_closes(self, message: str) -> list[Effect]:
-        """An error for every request here and for those that had just arrived. Peers see the silence."""
-        arrived = [event.request for event in self._inbox.drain() if isinstance(event, Admit)]
-        closes: list[Effect] = [_lost(request, 0, message) for request in arrived]
-        return closes + [_lost(held.request, held.out_step, message) for held in self.held()]
+        """An error for every request that only this loop can end: those that wait or run here, those that
+        had just arrived. Whoever was handed a parked one ends it."""
+        effects: list[Effect] = []
+        for event in self._inbox.drain():
+            if isinstance(event, Admit):
+                effects.append(_lost(event.request, 0, message))
+        for held in self.held():
+            if held.state is not State.PENDING_RETURN:
+                finished = Finished(held.request_id, held.request.epoch, held.model)
+                effects.append(_lost(held.request, held.out_step, message))
+                effects += [Send(peer, finished) for peer in _peers(held)]
+        return effects
 
 
 def _lost(request: Request, length: int, message: str) -> Close:
     reason = str(PeerLostError(message))
     return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), reason)
+
+
+def _peers(held: Sequence) -> list[ModelIndex]:
+    return [ModelIndex(model) for model in range(len(held.seen)) if model != held.model]

@@ -21,11 +21,12 @@ from python_backend.loops.decode_loop import (
 )
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import RunnerInfo
-from router_backend.core.effects import Close, Effect, Emit, Reason
+from router_backend.core.effects import Close, Effect, Emit, Reason, Send
 from router_backend.core.errors import RemoteProtocolError, RunnerError
 from router_backend.core.request import ModelIndex, Request, RequestId, Sampling
 from router_backend.core.sequence import Sequence
-from router_backend.handoff.message import Abort, Admit
+from router_backend.core.state import State
+from router_backend.handoff.message import Abort, Admit, Finished
 from router_backend.scheduler.batch import BatchPlan, Hold, LaunchReason, Needs, Row, StepOutput
 
 ROW = Row(RequestId("a"), [1, 2], 0, [0], True, Sampling(), 0)
@@ -180,8 +181,14 @@ def test_figures_are_published_and_integrity_is_checked_at_most_once_per_period(
     assert world.happened == ["integrity", "publish"] * 2
 
 
-def held_sequence() -> Sequence:
-    return Sequence(Request(RequestId("held"), (1, 2), 9), ModelIndex(0), 1, [1, 2, 7], [3, 0])
+def held_sequence(state: State = State.RUNNING) -> Sequence:
+    return Sequence(Request(RequestId("held"), (1, 2), 9), ModelIndex(0), 1, [1, 2, 7], [3, 0], state)
+
+
+def last_words(text: str) -> list[Effect]:
+    """What ends `held_sequence` everywhere."""
+    close = Close("front", RequestId("held"), 0, Reason.ERROR, 1, f"TR_PEER_LOST: {text}")
+    return [close, Send(ModelIndex(1), Finished(RequestId("held"), 0, ModelIndex(0)))]
 
 
 def test_a_stopped_loop_closes_what_it_holds_and_what_has_just_come() -> None:
@@ -191,11 +198,18 @@ def test_a_stopped_loop_closes_what_it_holds_and_what_has_just_come() -> None:
     loop.stop()
     loop.run()
 
-    reason = f"TR_PEER_LOST: {UNLOADED}"
-    assert world.performed == [[
-        Close("front", RequestId("new"), 0, Reason.ERROR, 0, reason),
-        Close("front", RequestId("held"), 0, Reason.ERROR, 1, reason),
-    ]]
+    new = Close("front", RequestId("new"), 0, Reason.ERROR, 0, f"TR_PEER_LOST: {UNLOADED}")
+    assert world.performed == [[new, *last_words(UNLOADED)]]
+
+
+def test_a_stopped_loop_leaves_a_parked_request_to_whom_it_was_handed() -> None:
+    world = Remembering()
+    loop = loop_of(world)
+    loop.held = lambda: [held_sequence(State.PENDING_RETURN)]
+    loop.stop()
+    loop.run()
+
+    assert world.performed == []
 
 
 @pytest.mark.parametrize("error", [AssertionError("7 blocks are nobody's"), KeyError("unforeseen")])
@@ -207,8 +221,7 @@ def test_a_broken_invariant_ends_the_loop_loudly_after_closing_everything(error:
 
     with pytest.raises(type(error)):
         loop.run()
-    reason = f"TR_PEER_LOST: {BROKEN}"
-    assert world.performed == [[Close("front", RequestId("held"), 0, Reason.ERROR, 1, reason)]]
+    assert world.performed == [last_words(BROKEN)]
 
 
 def test_a_resting_loop_is_ended_by_stop_from_another_thread(caplog: pytest.LogCaptureFixture) -> None:

@@ -268,6 +268,22 @@ def test_a_subserver_that_stops_ends_what_is_open(network: LoopbackNetwork, open
     assert [piece.finish.message for piece in port.pieces if piece.finish] == [UNLOADED]
 
 
+def test_a_model_that_is_unloaded_ends_what_it_holds_once_and_frees_the_other(
+    make: Maker, open_pair: Opener
+) -> None:
+    slow = replace(LARGE, latency_ms=(2.0,), uncertain_p=1.0)
+    pair = open_pair(make, engine(replace(SMALL, uncertain_p=1.0), 0), engine(slow, 1), peer_timeout_s=0.5)
+    request = ask_stitched("r", 1, max_tokens=3000)
+    pair.home.tell("small", Admit(request))
+    pair.home.listen_until(lambda: pair.home.tokens(request.request_id), "a token of the large one")
+    pair.subservers.pop().stop()
+    close = pair.home.wait_for_close(request.request_id)
+    pair.home.listen_until(lambda: pair.figure("peers_up") == [0], "the loss to show")
+    pair.settle()
+
+    assert (close.message, len(pair.home.closes[request.request_id])) == (f"TR_PEER_LOST: {UNLOADED}", 1)
+
+
 def test_a_snapshot_never_changes_and_groups_launches_and_blocks(
     network: LoopbackNetwork, open_pair: Opener
 ) -> None:
