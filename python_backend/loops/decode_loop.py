@@ -143,6 +143,7 @@ class DecodeLoop:
             except RouterError as error:
                 self.figures.loop_errors += 1
                 _log.error("%s could not be followed: %s", type(event).__name__, error)
+                effects += _refusal(event, error)
         return effects
 
     def _react(self, event: DecodeEvent, now: float) -> list[Effect]:
@@ -188,22 +189,34 @@ class DecodeLoop:
     def _last_closes(self, message: str) -> list[Effect]:
         """An error for every request that only this loop can end: those that wait or run here, those that
         had just arrived. Whoever was handed a parked one ends it."""
+        text = str(PeerLostError(message))
         effects: list[Effect] = []
         for event in self._inbox.drain():
             if isinstance(event, Admit):
-                effects.append(_lost(event.request, 0, message))
+                effects.append(_error(event.request, 0, text))
         for held in self.held():
             if held.state is not State.PENDING_RETURN:
-                finished = Finished(held.request_id, held.request.epoch, held.model)
-                effects.append(_lost(held.request, held.out_step, message))
-                effects += [Send(peer, finished) for peer in _peers(held)]
+                effects.append(_error(held.request, held.out_step, text))
+                effects += _farewells(held.request, held.model, len(held.seen))
         return effects
 
 
-def _lost(request: Request, length: int, message: str) -> Close:
-    reason = str(PeerLostError(message))
-    return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), reason)
+def _error(request: Request, length: int, message: str) -> Close:
+    return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), message)
 
 
-def _peers(held: Sequence) -> list[ModelIndex]:
-    return [ModelIndex(model) for model in range(len(held.seen)) if model != held.model]
+def _farewells(request: Request, model: ModelIndex, models: int) -> list[Effect]:
+    """What tells every other model that the request has ended here."""
+    finished = Finished(request.request_id, request.epoch, model)
+    return [Send(ModelIndex(peer), finished) for peer in range(models) if peer != model]
+
+
+def _refusal(event: DecodeEvent, error: RouterError) -> list[Effect]:
+    """The end of a request that could not even be taken in: no other process knows that it failed."""
+    match event:
+        case Admit():
+            return [_error(event.request, 0, str(error))]
+        case Handoff(request=Request() as request):
+            close = _error(request, event.loc - request.prompt_len, str(error))
+            return [close, *_farewells(request, event.target, len(event.seen))]
+    return []

@@ -22,11 +22,11 @@ from python_backend.loops.decode_loop import (
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
-from router_backend.core.errors import RemoteProtocolError, RunnerError
+from router_backend.core.errors import ConfigError, RemoteProtocolError, RunnerError
 from router_backend.core.request import ModelIndex, Request, RequestId, Sampling
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
-from router_backend.handoff.message import Abort, Admit, Finished
+from router_backend.handoff.message import Abort, Admit, Finished, Handoff
 from router_backend.scheduler.batch import BatchPlan, Hold, LaunchReason, Needs, Row, StepOutput
 
 ROW = Row(RequestId("a"), [1, 2], 0, [0], True, Sampling(), 0)
@@ -168,6 +168,20 @@ def test_an_event_that_the_scheduler_refuses_is_counted_and_the_next_one_is_hear
 
     assert loop.figures.loop_errors == 1
     assert "Abort could not be followed: TR_PROTOCOL: a hand-off from nowhere" in caplog.text
+
+
+@pytest.mark.parametrize("is_handed_over", [False, True])
+def test_a_request_that_cannot_be_taken_in_is_closed_everywhere(is_handed_over: bool) -> None:
+    world = Remembering(Hold())
+    world.refusal = ConfigError("policy: 'magic' is unknown")
+    request = Request(RequestId("a"), (1, 2), 9)
+    small, large = ModelIndex(0), ModelIndex(1)
+    handoff = Handoff(RequestId("a"), 0, large, small, 0, 0, (1, 2, 7), (3, 3), request=request)
+    loop_of(world, handoff if is_handed_over else Admit(request)).turn()
+
+    close = Close("front", RequestId("a"), 0, Reason.ERROR, int(is_handed_over), str(world.refusal))
+    farewell = Send(large, Finished(RequestId("a"), 0, small))
+    assert world.performed == [[close, farewell] if is_handed_over else [close]]
 
 
 def test_figures_are_published_and_integrity_is_checked_at_most_once_per_period() -> None:

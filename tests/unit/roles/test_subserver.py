@@ -19,7 +19,7 @@ from python_backend.runner.scripted_runner import ScriptedRunner
 from python_backend.transport.loopback_transport import LoopbackNetwork
 from router_backend.core.effects import Reason
 from router_backend.core.errors import PeerLostError, RequestError
-from router_backend.core.request import RequestId
+from router_backend.core.request import PolicySpec, RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.scheduler.batch import BatchPlan, StepOutput
 from tests.unit.roles.pair import (
@@ -282,6 +282,19 @@ def test_a_model_that_is_unloaded_ends_what_it_holds_once_and_frees_the_other(
     pair.settle()
 
     assert (close.message, len(pair.home.closes[request.request_id])) == (f"TR_PEER_LOST: {UNLOADED}", 1)
+
+
+def test_a_policy_that_nobody_knows_ends_its_request_and_no_other(
+    network: LoopbackNetwork, open_pair: Opener
+) -> None:
+    pair = open_pair(loopback_maker(network))
+    odd, plain = ask_stitched("odd", 1, policy=PolicySpec("magic")), ask_stitched("plain", 2)
+    for request in (odd, plain):
+        pair.home.tell("small", Admit(request))
+    closes = [pair.home.wait_for_close(request.request_id) for request in (odd, plain)]
+
+    assert [close.reason for close in closes] == [Reason.ERROR, Reason.LENGTH]
+    assert closes[0].message.startswith("TR_CONFIG: policy: 'magic' is unknown")
 
 
 def test_a_snapshot_never_changes_and_groups_launches_and_blocks(
