@@ -145,14 +145,15 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def test_no_exception_is_swallowed_without_a_word() -> None:
-    """`except X: pass` says nothing about why; `contextlib.suppress` or a comment does."""
+    """`except X: pass` says nothing about why; `contextlib.suppress`, a comment or an `else` does."""
     silent = [
-        f"{module.where}:{node.lineno}"
+        f"{module.where}:{handler.lineno}"
         for module in modules(*SOURCE)
         for node in ast.walk(module.tree)
-        if isinstance(node, ast.ExceptHandler)
-        and all(isinstance(step, ast.Pass) for step in node.body)
-        and "#" not in "".join(module.text.splitlines()[node.lineno - 1 : node.end_lineno])
+        if isinstance(node, ast.Try) and not node.orelse
+        for handler in node.handlers
+        if all(isinstance(step, ast.Pass) for step in handler.body)
+        and "#" not in "".join(module.text.splitlines()[handler.lineno - 1 : handler.end_lineno])
     ]
     assert not silent, _report(silent)
 
