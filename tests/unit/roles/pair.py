@@ -132,19 +132,23 @@ class Home:
         return tokens
 
 
-class Pair:
-    """Subservers `small` and `large` on transports of `make`, started; and their home."""
+def open_pair_of(
+    make: Maker, runners: tuple[ModelRunner, ModelRunner], peer_timeout_s: float = 10.0
+) -> Pair:
+    """Subservers `small` and `large` on transports of `make`, and their home."""
+    settings = deployment(peer_timeout_s)
+    named = zip(settings.names, runners, strict=True)
+    subservers = [Subserver(settings, name, runner, make(name)) for name, runner in named]
+    return Pair(subservers, Home(make("front")))
 
-    def __init__(
-        self, make: Maker, runners: tuple[ModelRunner, ModelRunner], peer_timeout_s: float = 10.0
-    ) -> None:
-        settings = deployment(peer_timeout_s)
-        self.home = Home(make("front"))
-        self.subservers = [
-            Subserver(settings, name, runner, make(name))
-            for name, runner in zip(settings.names, runners, strict=True)
-        ]
-        for subserver in self.subservers:
+
+class Pair:
+    """The subservers that live in this process, started, and a home."""
+
+    def __init__(self, subservers: list[Subserver], home: Home) -> None:
+        self.subservers = subservers
+        self.home = home
+        for subserver in subservers:
             subserver.start()
 
     @property

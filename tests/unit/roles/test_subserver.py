@@ -34,6 +34,7 @@ from tests.unit.roles.pair import (
     engine,
     expected_answer,
     loopback_maker,
+    open_pair_of,
     until,
     zmq_maker,
 )
@@ -56,7 +57,7 @@ def open_pair() -> Iterator[Opener]:
     pairs: list[Pair] = []
 
     def opener(make: Maker, *runners: ModelRunner, **settings: Any) -> Pair:
-        pairs.append(Pair(make, runners or (engine(SMALL, 0), engine(LARGE, 1)), **settings))
+        pairs.append(open_pair_of(make, runners or (engine(SMALL, 0), engine(LARGE, 1)), **settings))
         return pairs[-1]
 
     yield opener
