@@ -9,6 +9,11 @@ command -v "$PYTHON" >/dev/null || fail "$PYTHON is not installed: apt-get insta
 "$PYTHON" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' ||
   fail "$("$PYTHON" --version) cannot be used: Python 3.10, 3.11 or 3.12 is needed, choose it with PYTHON=python3.11"
 
+version='import sys; print("%d.%d" % sys.version_info[:2])'
+if [ -x "$VENV/bin/python" ] && [ "$("$VENV/bin/python" -c "$version")" != "$("$PYTHON" -c "$version")" ]; then
+  echo "$VENV holds another Python: making it anew"
+  rm -rf "$VENV"
+fi
 if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then
   "$PYTHON" -m venv "$VENV" || fail "no virtual environment: apt-get install python3-venv"
 fi
