@@ -13,6 +13,7 @@ import pytest
 
 from python_backend.loops.base import Ask, Finish
 from python_backend.loops.decode_loop import BROKEN, UNLOADED
+from python_backend.roles import subserver
 from python_backend.roles.subserver import build_subserver
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.scripted_runner import ScriptedRunner
@@ -24,6 +25,7 @@ from router_backend.handoff.message import Abort, Admit
 from router_backend.scheduler.batch import BatchPlan, StepOutput
 from tests.unit.roles.pair import (
     ALONE,
+    BOUND_S,
     LARGE,
     SMALL,
     Maker,
@@ -269,6 +271,29 @@ def test_a_subserver_that_stops_ends_what_is_open(network: LoopbackNetwork, open
     assert [piece.finish.message for piece in port.pieces if piece.finish] == [UNLOADED]
 
 
+def test_an_engine_that_hangs_does_not_hang_the_stop(
+    network: LoopbackNetwork,
+    open_pair: Opener,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(subserver, "JOIN_S", 0.01)
+    entered, released = threading.Event(), threading.Event()
+
+    def hang(plan: BatchPlan) -> None:
+        entered.set()
+        released.wait()
+
+    pair = open_pair(loopback_maker(network), Hooked(engine(SMALL, 0), hang), engine(LARGE, 1))
+    pair.home.tell("small", Admit(ask_stitched("r", 1)))
+    assert entered.wait(BOUND_S)
+    pair.small.stop()
+    released.set()
+    monkeypatch.undo()
+
+    assert "small DecodeLoop does not end" in caplog.text
+
+
 def test_a_model_that_is_unloaded_ends_what_it_holds_once_and_frees_the_other(
     make: Maker, open_pair: Opener
 ) -> None:
@@ -321,16 +346,16 @@ def test_the_composition_root_builds_what_the_deployment_says(tmp_path: Path) ->
     scripted = settings.model_copy(update={"models": models})
     (tmp_path / "script.json").write_text('{"vocab_size": 50}')
     environment = {"TOKEN_ROUTER_RUN_DIR": str(tmp_path / "run")}
-    subserver = build_subserver(scripted, "large", tmp_path, environment)
-    subserver.start()
+    large = build_subserver(scripted, "large", tmp_path, environment)
+    large.start()
     sockets = [path.name for path in (tmp_path / "run").iterdir()]
     port = Port()
-    subserver.ask(Ask(input_ids=(1,), max_tokens=3), port)
+    large.ask(Ask(input_ids=(1,), max_tokens=3), port)
     until(lambda: port.is_finished, "an answer")
-    subserver.stop()
+    large.stop()
 
     assert (sockets, list((tmp_path / "run").iterdir())) == (["large.ipc"], [])
-    assert (subserver.info.vocab_size, subserver.info.num_blocks) == (50, 256)
+    assert (large.info.vocab_size, large.info.num_blocks) == (50, 256)
 
 
 def replace_model(model: Any) -> Any:
