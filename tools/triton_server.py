@@ -189,8 +189,8 @@ class TritonServer:
             if self.is_ready():
                 return
         raise ServerError(
-            f"not ready after {self.options.ready_s_max:g} s: tritonserver has not loaded every model, or not "
-            f"every front of {list(self._fronts)} hears every subserver\n{self._cause()}"
+            f"not ready after {self.options.ready_s_max:g} s: a model is not loaded, or one of the fronts "
+            f"{list(self._fronts)} does not hear every subserver\n{self._cause()}"
         )
 
     def is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the server tests do as clients: HTTP `generate` and `generate_stream`, gRPC streams, the metrics page."""
+"""The server tests as clients: HTTP `generate` and `generate_stream`, gRPC streams, the metrics page."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def real_repository(folder: Path, **settings: object) -> Path:
 
 
 def add_fakes(folder: Path) -> Path:
-    """`fake_text`, and `fake_ensemble` with four postprocessing instances over `fake_router`."""
+    """`fake_text`, and `fake_ensemble` over `fake_router`."""
     deployment = parse_deployment((folder / "deployment.yaml").read_text(), "test")
     real = {config.name: config for config in configs(deployment)}
     put(
@@ -48,7 +48,7 @@ def add_fakes(folder: Path) -> Path:
     )
     parameters = {"role": "postprocessing", "router": "fake_router"}
     post = replace(real["postprocessing"], name="fake_postprocessing", parameters=parameters)
-    put(folder, post, instances=4)
+    put(folder, post)
     steps = tuple(renamed(step) for step in real["ensemble"].steps)
     put(folder, replace(real["ensemble"], name="fake_ensemble", steps=steps))
     return folder
@@ -59,9 +59,8 @@ def renamed(step: Step) -> Step:
     return replace(step, model=fakes.get(step.model, step.model))
 
 
-def put(folder: Path, config: ModelConfig, backend: str = "token_router", instances: int = 1) -> None:
+def put(folder: Path, config: ModelConfig, backend: str = "token_router") -> None:
     text = rendered(config).replace('backend: "token_router"', f'backend: "{backend}"')
-    text = text.replace("count: 1", f"count: {instances}")
     (folder / config.name / "1").mkdir(parents=True)
     (folder / config.name / "config.pbtxt").write_text(text)
 

@@ -67,7 +67,7 @@ def test_an_error_in_mid_stream_is_data_in_the_ensemble_and_loses_no_text(server
     assert eventually(lambda: in_flight(server, "fake_router") == 0)
 
 
-def test_text_keeps_its_order_through_four_postprocessing_instances(server: TritonServer) -> None:
+def test_text_keeps_its_order_through_postprocessing(server: TritonServer) -> None:
     expected = "".join(f"{number} " for number in range(300))
     for _ in range(3):
         events = stream(server, "fake_ensemble", text_input=PROMPT, max_tokens=300, routing_algorithm="words")

@@ -59,7 +59,6 @@ class ModelConfig:
     contract: Contract
     parameters: Mapping[str, str] = field(default_factory=dict)
     is_decoupled: bool = False
-    keeps_order: bool = False
     steps: tuple[Step, ...] = ()
     """Not empty for an ensemble, which has no backend and no instances."""
 
@@ -71,9 +70,7 @@ def configs(deployment: Deployment) -> tuple[ModelConfig, ...]:
         ModelConfig("ensemble", ENSEMBLE, steps=ensemble_steps()),
         ModelConfig("preprocessing", PREPROCESSING, {"role": "preprocessing"}),
         ModelConfig("router", ROUTER, {"role": "front", "door": "ensemble"}, is_decoupled=True),
-        ModelConfig(
-            "postprocessing", POSTPROCESSING, {"role": "postprocessing", "router": "router"}, keeps_order=True
-        ),
+        ModelConfig("postprocessing", POSTPROCESSING, {"role": "postprocessing", "router": "router"}),
     )
     taken = {door.name for door in doors} & set(deployment.names)
     if taken:

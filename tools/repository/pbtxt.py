@@ -14,8 +14,6 @@ def rendered(config: ModelConfig) -> str:
     body = [f'name: "{config.name}"', _kind(config), f"max_batch_size: {config.contract.batch_max}"]
     if config.is_decoupled:
         body.append("model_transaction_policy { decoupled: true }")
-    if config.keeps_order:
-        body.append("dynamic_batching { preserve_ordering: true }")
     body.append(_tensors("input", config.contract.inputs))
     body.append(_tensors("output", config.contract.outputs, are_outputs=True))
     body += [_scheduling(config.steps)] if config.steps else [_INSTANCES, *_parameters(config.parameters)]
@@ -23,8 +21,10 @@ def rendered(config: ModelConfig) -> str:
 
 
 _INSTANCES = "instance_group [ { kind: KIND_CPU count: 1 } ]"
-"""One process per model, always: a front owns its clients, a subserver its scheduler. KIND_GPU would fail
-to load without a GPU; engines choose their devices themselves."""
+"""One process per model, always: a front owns its clients, a subserver its scheduler, and one postprocessing
+keeps text in order. Never `dynamic_batching`, not even to preserve order: its queue ends the requests of a
+cancelled ensemble unseen (2.51), so the cancel bridge would not fire and the request would stay open.
+KIND_GPU would fail to load without a GPU; engines choose their devices themselves."""
 
 
 def _kind(config: ModelConfig) -> str:
