@@ -72,6 +72,13 @@ class Roster:
             self.queues.remove(sequence)
             self.kv.release(sequence)
 
+    def forget_live_of(self, model: ModelIndex) -> None:
+        """What a lost model announced and is not here will never be told finished by it."""
+        held = {sequence.request_id for sequence in self.queues}
+        for request_id in [key for key, announcer in self.live.items() if announcer == model]:
+            if request_id not in held:
+                del self.live[request_id]
+
     def close_late(self, request: Request, stone: Tombstone, length: int) -> list[Effect]:
         """The right to append arrived after the abort: it ends here, once."""
         self.counters.stale_messages += 1

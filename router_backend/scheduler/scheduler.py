@@ -125,6 +125,7 @@ class Scheduler:
         effects: list[Effect] = []
         for sequence in [sequence for sequence in parked if sequence.owner == model]:
             effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
+        self.roster.forget_live_of(model)
         return effects + self._turns.lose(model)
 
     def restore_peer(self, model: ModelIndex) -> None:
