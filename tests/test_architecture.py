@@ -41,12 +41,12 @@ SEALED = ("runner", "transport", "server")
 
 THIRD_PARTY_HOMES = {
     "msgspec": ("router_backend/handoff/codec.py",),
-    "pydantic": ("python_backend/config.py", "tools/"),
+    "pydantic": ("python_backend/config.py", "python_backend/runner/heads/", "tools/"),
     "yaml": ("python_backend/config.py", "tools/"),
     "zmq": ("python_backend/transport/",),
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
-    "torch": ("python_backend/runner/torch_runner/", "tools/"),
-    "safetensors": ("python_backend/runner/torch_runner/", "tools/"),
+    "torch": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
+    "safetensors": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
     "tensorrt_llm": ("python_backend/runner/trtllm_runner/",),
     "tokenizers": ("python_backend/text/", "tools/"),
     "jinja2": ("python_backend/text/", "tools/"),
@@ -56,6 +56,10 @@ THIRD_PARTY_HOMES = {
     "matplotlib": ("tools/",),
 }
 EVERYWHERE = {"numpy"}
+HEADS_ON_A_DEVICE = {
+    f"python_backend.runner.heads.{name}" for name in ("loading", "modules", "named_tensors")
+}
+"""The part of the router heads that needs torch; a front reads cards and vocabularies only."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +254,8 @@ def _modules_loaded_by(name: str) -> set[str]:
 
 def _front_modules() -> list[str]:
     names = [module.name for module in modules(SHELL)]
-    return [name for name in names if _folder(name) in {"loops", "text", "runner"} and "_runner" not in name]
+    light = [name for name in names if _folder(name) in {"loops", "text", "runner"} and "_runner" not in name]
+    return [name for name in light if name not in HEADS_ON_A_DEVICE]
 
 
 def test_nothing_a_front_imports_brings_torch_along() -> None:
