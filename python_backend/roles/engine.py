@@ -36,5 +36,5 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path) -
     if not model.script:
         raise ConfigError(f"models.{model.name}.script: the scripted engine needs a JSON file")
     num_blocks = model.kv_tokens // model.block_size
-    script = load_script(repository / model.script)
+    script = load_script(repository / model.script, index)
     return ScriptedSettings(script, index, num_blocks, model.block_size, model.length_max)

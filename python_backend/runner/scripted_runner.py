@@ -9,8 +9,10 @@ the absolute position of the token, so an answer does not depend on batches, par
                draws keyed (seed, position, salt, TAG_EOS) and (seed, position, salt, TAG_TOKEN)
     uncertain  draw keyed (seed, position, model, TAG_UNCERTAIN) < uncertain_p; entropy is then
                `entropy_high`, else `entropy_low` (nats), and max_prob 0.3 or 0.99
-    time       latency_ms[rows - 1] (the last entry for larger batches) + token_ms * fed tokens beyond
-               one per row
+    time       latency_ms[rows - 1] (the last entry for larger batches), or the measured curve of a
+               profile, + token_ms * fed tokens beyond one per row
+
+Time is counted from the call of `execute`, so whatever surrounds the step comes on top, as with a model.
 
 With one `salt` in every script all models write the same text; with different ones a token shows
 who wrote it.
@@ -18,114 +20,33 @@ who wrote it.
 
 from __future__ import annotations
 
-import json
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from python_backend.runner.base import RunnerInfo
+from python_backend.runner.pace import SPIN_S, Pace
+from python_backend.runner.script import Script, load_script, parse_script
 from router_backend.core.counter_rng import uniforms
-from router_backend.core.errors import ConfigError, RunnerError
-from router_backend.scheduler.batch import BatchPlan, IntArray, Needs, Row, StepOutput
+from router_backend.core.errors import RunnerError
+from router_backend.scheduler.batch import BatchPlan, BoolArray, IntArray, Needs, Row, StepOutput
+
+__all__ = [
+    "SPIN_S",
+    "Pace",
+    "Script",
+    "ScriptedRunner",
+    "ScriptedSettings",
+    "are_uncertain",
+    "load_script",
+    "parse_script",
+]
 
 TAG_TOKEN = 101
 TAG_EOS = 102
 TAG_UNCERTAIN = 103
-
-SPIN_S = 0.0003
-"""How long before a deadline sleeping gives way to looking at the clock: above the kernel's wake-up error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """The JSON file, key by key; every key but `vocab_size` has a default."""
-
-    vocab_size: int
-    length_max: int = 32768
-    eos_ids: tuple[int, ...] = ()
-    eos_p: float = 0.0
-    """Probability that a step samples the first end token."""
-    latency_ms: tuple[float, ...] = (0.0,)
-    """Step time by number of rows, from one row on; a single number in the file means constant."""
-    token_ms: float = 0.0
-    """Extra per fed token beyond one per row: long extensions take longer."""
-    tokens: tuple[int, ...] = ()
-    salt: int = 0
-    uncertain_p: float = 0.0
-    entropy_low: float = 0.0
-    entropy_high: float | None = None
-    """Default ln(vocab_size), the largest there is."""
-    hidden_size: int = 0
-    failing_steps: frozenset[int] = frozenset()
-    """Steps (counted from 1) that raise RunnerError."""
-
-    def __post_init__(self) -> None:
-        if self.vocab_size < 2:
-            raise ConfigError(f"script: vocab_size {self.vocab_size} must be at least 2")
-        if not self.latency_ms or min(self.latency_ms) < 0 or self.token_ms < 0:
-            raise ConfigError(f"script: latency_ms {self.latency_ms}, token_ms {self.token_ms}: not negative")
-        if not (0 <= self.uncertain_p <= 1 and 0 <= self.eos_p <= 1):
-            raise ConfigError("script: uncertain_p and eos_p are probabilities from 0 to 1")
-        if any(not 0 <= token < self.vocab_size for token in (*self.tokens, *self.eos_ids)):
-            raise ConfigError(f"script: tokens and eos_ids must be below vocab_size {self.vocab_size}")
-        if self.eos_p > 0 and not self.eos_ids:
-            raise ConfigError("script: eos_p needs eos_ids")
-
-
-def parse_script(text: str, source: str) -> Script:
-    """The script in JSON `text`; ConfigError names `source` and the key."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{source}: not JSON: {error}") from error
-    if not isinstance(values, dict) or "vocab_size" not in values:
-        raise ConfigError(f"{source}: needs an object with vocab_size")
-    unknown = sorted(values.keys() - {field.name for field in fields(Script)})
-    if unknown:
-        raise ConfigError(f"{source}: unknown key {unknown[0]!r}")
-    try:
-        return Script(**_typed(values))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{source}: {error}") from error
-
-
-def load_script(path: Path) -> Script:
-    try:
-        return parse_script(path.read_text(), str(path))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}: cannot read the script") from error
-
-
-def _typed(values: dict[str, Any]) -> dict[str, Any]:
-    typed = dict(values)
-    latency = values.get("latency_ms", 0.0)
-    typed["latency_ms"] = tuple(map(float, latency if isinstance(latency, list) else [latency]))
-    for key in ("tokens", "eos_ids"):
-        typed[key] = tuple(map(int, values.get(key, ())))
-    typed["failing_steps"] = frozenset(map(int, values.get("failing_steps", ())))
-    return typed
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the runner lets time pass; tests give a clock that jumps."""
-
-    clock: Callable[[], float] = time.perf_counter
-    sleep: Callable[[float], None] = time.sleep
-
-    def wait(self, until: float) -> None:
-        """Return at `until` or within some microseconds after it: sleep, then spin, letting others run."""
-        remaining = until - self.clock()
-        while remaining > SPIN_S:
-            self.sleep(remaining - SPIN_S)
-            remaining = until - self.clock()
-        while self.clock() < until:
-            self.sleep(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +83,8 @@ class ScriptedRunner:
     def execute(self, plan: BatchPlan) -> StepOutput:
         """The script's output for the plan, after the script's time; RunnerError at a failing step."""
         until = self._pace.clock() + self.step_ms(plan) / 1000.0
+        if not self._steps:
+            self._pace.sharpen()
         self._steps += 1
         output = self._output(plan.sampling_rows, plan.needs)
         self._pace.wait(until)
@@ -173,15 +96,19 @@ class ScriptedRunner:
         return None
 
     def step_ms(self, plan: BatchPlan) -> float:
-        latency, rows = self._script.latency_ms, len(plan.rows)
-        return latency[min(rows, len(latency)) - 1] + self._script.token_ms * max(0, plan.num_tokens - rows)
+        script, rows = self._script, len(plan.rows)
+        if script.curve is not None:
+            step_ms = script.curve.step_ms(rows)
+        else:
+            step_ms = script.latency_ms[min(rows, len(script.latency_ms)) - 1]
+        return step_ms + script.token_ms * max(0, plan.num_tokens - rows)
 
     def token_at(self, seed: int, position: int) -> int:
         """The token that this model samples at absolute `position`: what tests expect."""
         return int(self._tokens([seed], [position])[0])
 
     def is_uncertain_at(self, seed: int, position: int) -> bool:
-        return bool(self._is_uncertain([seed], [position])[0])
+        return bool(self._uncertain([seed], [position])[0])
 
     def _tokens(self, seeds: list[int], positions: list[int]) -> IntArray:
         script = self._script
@@ -194,8 +121,8 @@ class ScriptedRunner:
             tokens = np.where(is_end, script.eos_ids[0], tokens)
         return tokens
 
-    def _is_uncertain(self, seeds: list[int], positions: list[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return uniforms(seeds, positions, self._model, TAG_UNCERTAIN) < self._script.uncertain_p
+    def _uncertain(self, seeds: list[int], positions: list[int]) -> BoolArray:
+        return are_uncertain(seeds, positions, self._model, self._script.uncertain_p)
 
     def _output(self, rows: tuple[Row, ...], needs: Needs) -> StepOutput:
         seeds, positions = [row.sampling.seed for row in rows], [row.end for row in rows]
@@ -203,7 +130,7 @@ class ScriptedRunner:
             return StepOutput(np.zeros(0, dtype=np.int64))
         script = self._script
         tokens = self._tokens(seeds, positions)
-        is_uncertain = self._is_uncertain(seeds, positions)
+        is_uncertain = self._uncertain(seeds, positions)
         high = math.log(script.vocab_size) if script.entropy_high is None else script.entropy_high
         entropy = np.where(is_uncertain, high, script.entropy_low).astype(np.float32)
         max_prob = np.where(is_uncertain, 0.3, 0.99).astype(np.float32)
@@ -218,3 +145,10 @@ class ScriptedRunner:
             topk_logits=np.broadcast_to(-ranks, (len(rows), topk)).astype(np.float32) if topk else None,
             hidden=np.zeros((len(rows), script.hidden_size), dtype=np.float32) if needs.hidden else None,
         )
+
+
+def are_uncertain(
+    seeds: npt.ArrayLike, positions: npt.ArrayLike, model: int, uncertain_p: float
+) -> BoolArray:
+    """bool[rows]: whether `model` is uncertain about each (seed, absolute position)."""
+    return uniforms(seeds, positions, model, TAG_UNCERTAIN) < uncertain_p
