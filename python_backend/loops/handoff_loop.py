@@ -2,7 +2,9 @@
 
 Carries effects out to peers and homes and messages in to the decode loop, beats, and notices who
 has fallen silent. Must never decide about a request. The invariant: an effect is posted, given to
-the local client loop, or the loss of its receiver is reported; none disappears unnoticed.
+the local client loop, or the loss of its receiver is reported; none disappears unnoticed. What one
+step hands to a peer travels as one letter and is put before the peer's decode loop at once: seen in
+parts, it would start a batch with its first part only.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Beat, Handoff
 
 _log = logging.getLogger(__name__)
+
+FRAMES_PER_MESSAGE = 2
+"""What `pack` makes of each message; a letter is the frames of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class HandoffLoop:
         self._beat_frames = pack(address.beat)
         self._beat_at = float("-inf")
         self._complained: set[Peer] = set()
+        self._news: list[DecodeEvent] = []
+        """For the decode loop, gathered during a turn."""
         self._is_stopping = False
 
     def perform(self, effects: list[Effect]) -> None:
@@ -102,6 +109,7 @@ class HandoffLoop:
         while not self._is_stopping:
             self.turn()
         self._deliver_all()
+        self._hand_in()
 
     def stop(self) -> None:
         """End `run` after it has posted what is waiting; from any thread."""
@@ -119,32 +127,43 @@ class HandoffLoop:
             self._take(sender, frames, now)
         for name in self._watch.judge(now):
             self._report_lost(name)
+        self._hand_in()
 
     def _deliver_all(self) -> None:
         for effects in self._outbox.drain():
-            for effect in effects:
-                self._deliver(effect)
+            self._deliver(effects)
 
-    def _deliver(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            # Send.message is whatever the scheduler made; every one of them is in the codec's list.
-            message: Message = effect.message  # type: ignore[assignment]
-            self._post(self._address.models[effect.target], message)
-        elif effect.home == self._address.endpoint:
+    def _deliver(self, effects: list[Effect]) -> None:
+        """Peers come first: they wait for work, homes only for text."""
+        letters: dict[ModelIndex, list[Message]] = {}
+        for effect in effects:
+            if isinstance(effect, Send):
+                # Send.message is whatever the scheduler made; every one of them is in the codec's list.
+                message: Message = effect.message  # type: ignore[assignment]
+                letters.setdefault(effect.target, []).append(message)
+        for target, messages in letters.items():
+            self._post(self._address.models[target], messages)
+        for effect in effects:
+            if not isinstance(effect, Send):
+                self._commit(effect)
+
+    def _commit(self, effect: Emit | Close) -> None:
+        if effect.home == self._address.endpoint:
             self._doors.client(effect)
         else:
-            self._post(effect.home, effect)
+            self._post(effect.home, [effect])
 
-    def _post(self, endpoint: str, message: Message) -> None:
+    def _post(self, endpoint: str, messages: list[Message]) -> None:
         if endpoint not in self._address.models and not self._watch.is_up(endpoint):
             # A peer may speak of a home before its first beat gets here: its time to beat starts now.
             self._watch.hear(endpoint, self._clock())
         is_reachable = self._watch.is_up(endpoint)
-        if is_reachable and self._transport.post(Peer(endpoint), pack(message)):
-            self.figures.posted += 1
+        frames = [frame for message in messages for frame in pack(message)] if is_reachable else []
+        if is_reachable and self._transport.post(Peer(endpoint), frames):
+            self.figures.posted += len(messages)
             return
-        self.figures.undeliverable += 1
-        if is_reachable or isinstance(message, Handoff):
+        self.figures.undeliverable += len(messages)
+        if is_reachable or any(isinstance(message, Handoff) for message in messages):
             self._report_lost(endpoint)
 
     def _beat(self, now: float) -> None:
@@ -154,7 +173,11 @@ class HandoffLoop:
         for endpoint in self._watch.names:
             self._transport.post(Peer(endpoint), self._beat_frames)
 
-    def _take(self, sender: Peer, frames: Frames, now: float) -> None:
+    def _take(self, sender: Peer, letter: Frames, now: float) -> None:
+        for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
+            self._read(sender, letter[first : first + FRAMES_PER_MESSAGE], now)
+
+    def _read(self, sender: Peer, frames: Frames, now: float) -> None:
         try:
             message = self._checked(unpack(frames))
         except RemoteProtocolError as error:
@@ -165,7 +188,10 @@ class HandoffLoop:
             return
         self.figures.received += 1
         self._note_life(sender, message, now)
-        self._hand_in(message)
+        if isinstance(message, Emit | Close):
+            self._doors.client(message)
+        elif not isinstance(message, Beat):
+            self._news.append(message)
 
     def _note_life(self, sender: Peer, message: Message, now: float) -> None:
         instance = message.instance if isinstance(message, Beat) else None
@@ -174,7 +200,7 @@ class HandoffLoop:
             self._report_lost(sender)
             self._watch.hear(sender, now, instance)
         if news is not News.NOTHING and sender in self._address.peers:
-            self._doors.decode.put(PeerBack(self._model(sender)))
+            self._news.append(PeerBack(self._model(sender)))
 
     def _checked(self, message: Message) -> Message:
         """`message`, or RemoteProtocolError when it names models or homes that are not these."""
@@ -189,18 +215,18 @@ class HandoffLoop:
                 raise RemoteProtocolError(f"commits for {message.home!r} do not belong here")
         return message
 
-    def _hand_in(self, message: Message) -> None:
-        if isinstance(message, Emit | Close):
-            self._doors.client(message)
-        elif not isinstance(message, Beat):
-            self._doors.decode.put(message)
+    def _hand_in(self) -> None:
+        """Put before the decode loop, at once, what it must know."""
+        if self._news:
+            news, self._news = self._news, []
+            self._doors.decode.put_all(news)
 
     def _report_lost(self, endpoint: str) -> None:
         self._watch.lose(endpoint)
         if endpoint in self._address.models:
-            self._doors.decode.put(PeerLost(self._model(endpoint)))
+            self._news.append(PeerLost(self._model(endpoint)))
         else:
-            self._doors.decode.put(HomeLost(endpoint))
+            self._news.append(HomeLost(endpoint))
 
     def _model(self, endpoint: str) -> ModelIndex:
         return ModelIndex(self._address.models.index(endpoint))

@@ -37,7 +37,7 @@ class World:
     now: float = 0.0
     poll_s: float = 0.0
     arriving: list[tuple[Peer, Frames]] = field(default_factory=list)
-    posted: list[tuple[str, Message]] = field(default_factory=list)
+    letters: list[tuple[str, list[Message]]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
     timeouts: list[float] = field(default_factory=list)
     wakes: int = 0
@@ -48,7 +48,7 @@ class World:
     def post(self, peer: Peer, frames: Frames) -> bool:
         if peer in self.full:
             return False
-        self.posted.append((peer, unpack(frames)))
+        self.letters.append((peer, [unpack(frames[i : i + 2]) for i in range(0, len(frames), 2)]))
         return True
 
     def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:
@@ -65,6 +65,10 @@ class World:
 
     def arrive(self, sender: str, message: Message) -> None:
         self.arriving.append((Peer(sender), pack(message)))
+
+    @property
+    def posted(self) -> list[tuple[str, Message]]:
+        return [(peer, message) for peer, letter in self.letters for message in letter]
 
     def posted_but_beats(self) -> list[tuple[str, Message]]:
         return [(peer, message) for peer, message in self.posted if not isinstance(message, Beat)]
@@ -87,7 +91,7 @@ class Subject:
         return self.decode.drain()
 
 
-def test_effects_go_to_the_peer_to_the_home_and_to_the_own_door_in_order() -> None:
+def test_effects_go_to_peers_then_to_homes_and_to_the_own_door_in_order() -> None:
     world = World()
     subject = Subject(world)
     close = Close("front", RID, 0, Reason.STOP, 1)
@@ -96,13 +100,28 @@ def test_effects_go_to_the_peer_to_the_home_and_to_the_own_door_in_order() -> No
     subject.loop.turn()
 
     assert world.posted_but_beats() == [
-        ("front", emit("front")),
         ("large", TO_LARGE),
-        ("front", close),
+        ("front", emit("front")),
         ("large", FINISHED),
+        ("front", close),
     ]
     assert (subject.client, world.wakes) == ([emit("small")], 2)
     assert subject.loop.figures == TrafficFigures(posted=4)
+
+
+def test_what_one_step_hands_over_is_one_letter_and_arrives_at_once() -> None:
+    sender, receiver = World(), World()
+    subject = Subject(sender)
+    subject.loop.perform([Send(LARGE, TO_LARGE), emit("front"), Send(LARGE, FINISHED)])
+    subject.loop.turn()
+    receiver.arriving.append((Peer("large"), [*pack(TO_SMALL), *pack(Admitted(RID, 0, LARGE))]))
+    receiver.arrive("front", Abort(RID, 0))
+    heard = Subject(receiver)
+    heard.loop.turn()
+
+    assert ("large", [TO_LARGE, FINISHED]) in sender.letters
+    assert len(heard.decode) == 1
+    assert heard.decode.drain() == [TO_SMALL, Admitted(RID, 0, LARGE), Abort(RID, 0)]
 
 
 def test_what_arrives_goes_to_the_decode_loop_and_own_commits_to_the_client_loop() -> None:
@@ -156,7 +175,7 @@ def test_a_silent_home_is_lost_and_no_longer_beaten_to() -> None:
     subject = Subject(world)
     world.arrive("front", Beat("front", 5))
     events = subject.turns_until(6.0)
-    world.posted.clear()
+    world.letters.clear()
     subject.turns_until(6.5)
 
     assert HomeLost("front") in events
@@ -188,7 +207,7 @@ def test_a_hand_off_to_a_lost_peer_comes_back_as_a_loss_and_other_words_are_coun
     world = World()
     subject = Subject(world)
     subject.turns_until(3.0)
-    world.posted.clear()
+    world.letters.clear()
     subject.loop.perform([Send(LARGE, FINISHED)])
     subject.loop.turn()
     after_finished = subject.decode.drain()
@@ -226,6 +245,7 @@ def test_a_home_that_only_peers_spoke_of_is_served_and_watched_from_then_on() ->
 @pytest.mark.parametrize(
     "frames",
     [
+        [],
         [b"only one"],
         [b"\x01\x00", b"not msgpack"],
         [b"\xff\x00", b""],

@@ -21,6 +21,15 @@ def test_items_leave_in_the_order_they_came() -> None:
     assert (len(inbox), inbox.drain(), inbox.drain(), len(inbox)) == (3, [0, 1, 2], [], 0)
 
 
+def test_what_is_put_together_is_drained_together() -> None:
+    inbox: Inbox[int] = Inbox()
+    inbox.put_all([1, 2])
+    inbox.wait(None)
+    inbox.put_all([3])
+
+    assert (len(inbox), inbox.drain()) == (2, [1, 2, 3])
+
+
 def test_what_ended_a_wait_is_drained_first() -> None:
     inbox: Inbox[int] = Inbox()
     inbox.put(1)
