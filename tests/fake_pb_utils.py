@@ -6,7 +6,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class Metric:
 class MetricFamily:
     COUNTER = "counter"
     GAUGE = "gauge"
-    made: list[MetricFamily] = []
+    made: ClassVar[list[MetricFamily]] = []
 
     def __init__(self, name: str, description: str, kind: str) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class MetricFamily:
 
 
 class Logger:
-    lines: list[tuple[str, str]] = []
+    lines: ClassVar[list[tuple[str, str]]] = []
 
     @classmethod
     def log_error(cls, text: str) -> None:

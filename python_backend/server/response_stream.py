@@ -125,7 +125,7 @@ class ResponseStream:
             self._wire.fail(error.code, str(error))
         except SendFailedError:
             LOG.exception("the error did not get through either, closing the request without it")
-            self._wire.close()
+            self._close_bare()
 
     def keep_alive(self, now: float) -> None:
         if self.is_closed or self._shape is None or now - self._sent_at < KEEPALIVE_S:
@@ -138,6 +138,12 @@ class ResponseStream:
     def is_cancelled(self) -> bool:
         """Has the client gone (asked of Triton: about 50 us)."""
         return not self.is_closed and self._wire.is_cancelled()
+
+    def _close_bare(self) -> None:
+        try:
+            self._wire.close()
+        except SendFailedError:
+            LOG.exception("a request could not be closed: its client may wait for ever")
 
     def _whole(self, piece: Piece) -> Piece | None:
         """What to send now: without streaming nothing before the end, then everything as one."""
@@ -245,6 +251,6 @@ class Sender:
     def _guarded(self, stream: ResponseStream, act: Callable[[], None]) -> None:
         try:
             act()
-        except FAULTS:
+        except (*FAULTS, RouterError):
             LOG.exception("sending failed")
             stream.abandon(INTERNAL)

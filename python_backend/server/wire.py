@@ -73,7 +73,7 @@ class Wire:
 
     def close(self) -> None:
         """FINAL with nothing on it."""
-        self._sender.send(flags=_final())
+        self._send(None, _final())
 
     def is_cancelled(self) -> bool:
         return bool(self._sender.is_cancelled())

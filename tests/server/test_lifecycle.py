@@ -1,4 +1,4 @@
-"""Servers of their own for what destroys one: killed processes, bad repositories, an end with open streams."""
+"""Servers of their own for what destroys one: killed processes, bad repositories, ending with streams."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def test_a_full_text_request_says_everything() -> None:
 
 def test_messages_are_parsed_and_stand_instead_of_text() -> None:
     messages = [{"role": "user", "content": "hi"}]
-    assert READ_TEXT({"messages": text(json.dumps(messages))}, Envelope()).ask == Ask(messages=tuple(messages))
+    assert READ_TEXT({"messages": text(json.dumps(messages))}, Envelope()).ask == Ask(
+        messages=tuple(messages)
+    )
 
 
 def test_the_router_reads_tokens_uid_and_the_inner_names() -> None:
