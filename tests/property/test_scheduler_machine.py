@@ -31,6 +31,8 @@ POLICIES = [
 ]
 HERE, AWAY, ENDED = "here", "away", "ended"
 ENDED_THERE = 0
+PROMPTS = st.integers(1, 8).flatmap(lambda size: st.lists(st.integers(0, 1), min_size=size, max_size=size))
+HOMES = [f"home{number}" for number in range(5)]
 
 
 @dataclass
@@ -72,7 +74,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     # The home.
 
-    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=8), policy=st.sampled_from(POLICIES))
+    @rule(prompt=PROMPTS, policy=st.sampled_from(POLICIES))
     def admit(self, prompt: list[int], policy: PolicySpec) -> None:
         record = self.begun(prompt, policy, HERE)
         self.take(self.scheduler.admit(record.asked, self.now))
@@ -106,16 +108,16 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.take(self.scheduler.admit(record.asked, self.now))
         assert record.closes[0].reason is Reason.CANCELLED
 
-    @rule()
-    def lose_home(self) -> None:
+    @rule(home=st.sampled_from(HOMES))
+    def lose_home(self, home: str) -> None:
         for record in self.records.values():
-            record.is_aborted |= record.where is not ENDED
-        self.take(self.scheduler.lose_home("front"))
+            record.is_aborted |= record.where is not ENDED and record.asked.home == home
+        self.take(self.scheduler.lose_home(home))
 
     # The peers.
 
     @rule(
-        prompt=st.lists(st.integers(0, 1), min_size=1, max_size=8),
+        prompt=PROMPTS,
         policy=st.sampled_from(POLICIES),
         source=st.integers(1, 2),
     )
@@ -131,7 +133,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         record = self.drawn(data, (AWAY,))
         if record is not None:
             room = record.asked.length_max - 1 - len(record.tokens)
-            self.hand_over(record, tokens[: max(0, room)], int(is_discarding))
+            self.hand_over(record, tokens[: max(0, room)], int(is_discarding and not tokens))
 
     @rule(data=st.data())
     def repeat_a_hand_off(self, data: st.DataObject) -> None:
@@ -159,9 +161,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def finish_elsewhere(self, data: st.DataObject) -> None:
         record = self.drawn(data, (AWAY,))
         if record is not None:
-            record.where = ENDED
-            finished = Finished(record.asked.request_id, 0, ModelIndex(1))
-            assert self.scheduler.on(finished, self.now) == []
+            self.end_elsewhere(record)
 
     @rule(model=st.integers(1, 2))
     def lose_peer(self, model: int) -> None:
@@ -185,6 +185,18 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 3.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
+
+    @precondition(lambda self: self.plan is None)
+    @rule(turns=st.integers(1, 8), is_answered=st.booleans(), data=st.data())
+    def work(self, turns: int, is_answered: bool, data: st.DataObject) -> None:
+        """Steps one after the other; the peers answer after each, or later."""
+        for _ in range(turns):
+            self.now += 1.0
+            self.launch()
+            if self.plan is not None:
+                self.complete(data)
+            if is_answered:
+                self.return_control(data, [1], False)
 
     @precondition(lambda self: self.plan is None)
     @rule()
@@ -235,9 +247,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         self.down.clear()
         for _ in range(500):
-            for record in self.records.values():
-                if record.where is AWAY:
-                    self.hand_over(record, [1] if len(record.tokens) + 1 < record.asked.length_max else [])
+            for record in [record for record in self.records.values() if record.where is AWAY]:
+                if len(record.tokens) + 1 < record.asked.length_max:
+                    self.hand_over(record, [1])
+                else:
+                    self.end_elsewhere(record)
             self.now += 10.0
             planned = self.plan or self.scheduler.plan(self.now)
             if not isinstance(planned, BatchPlan):
@@ -252,7 +266,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     # Bookkeeping.
 
     def begun(self, prompt: list[int], policy: PolicySpec, where: str) -> Record:
-        asked = request(f"r{len(self.records)}", prompt, max_tokens=4, policy=policy)
+        number = len(self.records)
+        asked = request(f"r{number}", prompt, max_tokens=4, policy=policy, home=HOMES[number % len(HOMES)])
         record = Record(asked, where, list(prompt), [0] * MODELS)
         if where is HERE:
             record.seen[0] = len(prompt)
@@ -294,6 +309,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.take(self.scheduler.resume(handoff, self.now))
         assert not record.is_aborted or record.where is ENDED, "an aborted request went on"
 
+    def end_elsewhere(self, record: Record) -> None:
+        record.where = ENDED
+        finished = Finished(record.asked.request_id, 0, ModelIndex(1))
+        assert self.scheduler.on(finished, self.now) == []
+
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -321,4 +341,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
