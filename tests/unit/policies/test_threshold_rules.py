@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from router_backend.core.errors import ConfigError
+from router_backend.core.request import ModelIndex
 from router_backend.policies.base import Router
-from router_backend.scheduler.batch import Needs, StepBatch
+from router_backend.scheduler.batch import Needs, StepBatch, StepOutput
 from tests.builders import VOCAB
 from tests.unit.policies.steps import LARGE, NAN, SMALL, Rows, policy, sequence
 
@@ -68,25 +69,27 @@ def test_small_discards_and_large_keeps(name):
 
 
 class Stay:
-    """One request that stays on one model while `readings` come in, one a step."""
+    """Requests that stay on one model, in one batch, while readings come in, one a step."""
 
-    def __init__(self, router: Router, model: int) -> None:
+    def __init__(self, router: Router, model: int, rows: int = 1) -> None:
         self.router = router
         self.model = model
-        self.sequence = Rows(entropy=[0.0], stay=[0], model=model).batch().sequences[0]
+        self.sequences = [sequence(model=model) for _ in range(rows)]
 
     def moves(self, *readings: float) -> list[int]:
-        return [self._step(reading) for reading in readings]
+        """The only request's destinations."""
+        return [self.step(reading)[0] for reading in readings]
 
-    def _step(self, reading: float) -> int:
-        self.sequence.stay += 1
-        batch = Rows(entropy=[reading], model=self.model).batch()
-        step = StepBatch(batch.model, [self.sequence], batch._output)
-        return int(self.router.route(step)[0])
+    def step(self, *readings: float) -> list[int]:
+        """Every request's destination after its reading."""
+        for one in self.sequences:
+            one.stay += 1
+        output = StepOutput(np.zeros(len(readings), dtype=np.int64), entropy=np.array(readings, np.float32))
+        return self.router.route(StepBatch(ModelIndex(self.model), self.sequences, output)).tolist()
 
     def come_back(self) -> None:
-        self.sequence.stay = 0
-        self.router.receive(self.sequence, self.router.send(sequence(1), LARGE))
+        self.sequences[0].stay = 0
+        self.router.receive(self.sequences[0], self.router.send(sequence(1), LARGE))
 
 
 def test_rolling_entropy_compares_the_mean_of_the_last_window():
@@ -116,12 +119,10 @@ def test_rolling_entropy_leaves_a_reading_that_is_no_number_out_of_the_window():
 
 
 def test_rolling_entropy_keeps_one_window_per_request():
-    router = policy("rolling_entropy", 0, cutoff=2.0, window=2)
-    calm, wild = Stay(router, 0), Stay(router, 0)
-    moves = [(calm.moves(0.0), wild.moves(1.9)) for _ in range(3)]
-    moves.append((calm.moves(3.0), wild.moves(3.0)))
+    both = Stay(policy("rolling_entropy", 0, cutoff=2.0, window=2), 0, rows=2)
 
-    assert moves == [([0], [0])] * 3 + [([0], [1])]
+    assert [both.step(0.0, 1.9) for _ in range(3)] == [[0, 0]] * 3
+    assert both.step(3.0, 3.0) == [0, 1]
 
 
 def test_min_stay_holds_both_sides_and_max_stay_ends_the_large_ones():
