@@ -177,7 +177,7 @@ class SmallCluster:
 
 
 def place(model: int, models: int) -> Place:
-    heads = dict.fromkeys(HEADS, 0.5)
+    heads = {NAMES[0]: dict.fromkeys(HEADS, 0.5)}
     return Place(ModelIndex(model), NAMES[:models], ModelIndex(0), VOCAB, heads)
 
 

@@ -32,8 +32,8 @@ class Place:
     entry: ModelIndex
     vocab_size: int
     """Real vocabulary shared by all models; normalises the entropy."""
-    heads: Mapping[str, float] | None = field(default=None, compare=False)
-    """Router heads that this model's runner has, with each artefact's cutoff; None = not known here."""
+    heads: Mapping[str, Mapping[str, float]] = field(default_factory=dict, compare=False)
+    """By model: the router heads that its runner has, with each artefact's cutoff; the same everywhere."""
 
     @property
     def peers(self) -> tuple[ModelIndex, ...]:

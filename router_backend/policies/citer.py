@@ -12,15 +12,12 @@ from router_backend.policies.base import Place
 from router_backend.policies.pair import HeadRouter
 from router_backend.scheduler.batch import BoolArray, StepBatch
 
-CUTOFF = 0.9
-"""Used when neither the request nor the artefact names one: the value of the published README."""
-
 
 class Citer(HeadRouter):
     """Confidence < cutoff leaves. A cutoff above 1 always routes, of 0 never."""
 
     def __init__(self, place: Place, spec: PolicySpec) -> None:
-        super().__init__(place, spec, (), CUTOFF)
+        super().__init__(place, spec, ())
 
     def leaves(self, step: StepBatch) -> BoolArray:
         confidence = step.score(self.head)

@@ -16,7 +16,6 @@ from router_backend.policies.base import Place
 from router_backend.policies.pair import HeadRouter
 from router_backend.scheduler.batch import BoolArray, IntArray, StepBatch
 
-CUTOFF = 0.5
 WARMUP_STEPS = 15
 WARMUPS = ("constant", "linear", "cosine", "exponential")
 
@@ -39,7 +38,7 @@ class CoLlm(HeadRouter):
     """Deferral probability > eta leaves. A constant cutoff below 0 always routes, of 1 never."""
 
     def __init__(self, place: Place, spec: PolicySpec) -> None:
-        super().__init__(place, spec, ("warmup", "warmup_steps"), CUTOFF)
+        super().__init__(place, spec, ("warmup", "warmup_steps"))
         self._warmup = self.options.choice("warmup", "constant", WARMUPS)
         self._warmup_steps = self.options.count("warmup_steps", WARMUP_STEPS)
         is_finite_positive = 0 < self.cutoff < np.inf

@@ -77,15 +77,19 @@ class OneTokenRouter(PairRouter):
 
 
 class HeadRouter(OneTokenRouter):
-    """A small side that reads the score of a router head; `head` names its artefact."""
+    """A small side that reads the score of a router head; `head` names its artefact.
 
-    def __init__(self, place: Place, spec: PolicySpec, known: tuple[str, ...], cutoff: float) -> None:
+    The cutoff is the request's, else the artefact's. A head that the small model's runner has not is
+    refused on every model alike, so a request that could not be routed is never admitted.
+    """
+
+    def __init__(self, place: Place, spec: PolicySpec, known: tuple[str, ...]) -> None:
         super().__init__(place, spec, (*known, "head", "cutoff"))
         self.head = self.options.text("head", spec.name)
-        loaded = place.heads
-        if self.is_small and loaded is not None and self.head not in loaded:
+        loaded = place.heads.get(place.models[self.small], {})
+        if self.head not in loaded:
             names = ", ".join(sorted(loaded)) or "none"
-            where = place.models[place.model]
+            where = place.models[self.small]
             raise ConfigError(f"{spec.name}.head: {self.head!r} is not loaded on {where}; loaded: {names}")
-        self.cutoff = self.options.number("cutoff", (loaded or {}).get(self.head, cutoff))
+        self.cutoff = self.options.number("cutoff", loaded[self.head])
         self.asks(Needs(heads=(self.head,)))

@@ -12,15 +12,12 @@ from router_backend.policies.base import Place
 from router_backend.policies.pair import HeadRouter
 from router_backend.scheduler.batch import BoolArray, StepBatch
 
-CUTOFF = 0.5
-"""Used when neither the request nor the artefact names one: the default of the published server."""
-
 
 class R2R(HeadRouter):
     """Probability >= cutoff leaves. A cutoff of 0 always routes, above 1 never."""
 
     def __init__(self, place: Place, spec: PolicySpec) -> None:
-        super().__init__(place, spec, (), CUTOFF)
+        super().__init__(place, spec, ())
 
     def leaves(self, step: StepBatch) -> BoolArray:
         divergence = step.score(self.head)

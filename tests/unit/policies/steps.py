@@ -19,8 +19,13 @@ SMALL, LARGE, HUGE = ModelIndex(0), ModelIndex(1), ModelIndex(2)
 NAN, INF = float("nan"), float("inf")
 
 
-def place(model: int, models: int = 2, heads: Mapping[str, float] | None = None) -> Place:
-    return Place(ModelIndex(model), NAMES[:models], SMALL, VOCAB, heads)
+HEADS = {"citer": 0.9, "r2r": 0.5, "co_llm": 0.5, "mine": 0.2}
+"""Cutoffs of the artefacts of every model."""
+
+
+def place(model: int, models: int = 2, heads: Mapping[str, Mapping[str, float]] | None = None) -> Place:
+    everywhere = dict.fromkeys(NAMES, HEADS)
+    return Place(ModelIndex(model), NAMES[:models], SMALL, VOCAB, everywhere if heads is None else heads)
 
 
 def policy(name: str, where: Place | int, **params: float | str) -> Router:

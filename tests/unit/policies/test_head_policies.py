@@ -55,13 +55,11 @@ def test_the_small_side_discards_the_large_side_keeps_and_the_small_one_starts(n
     assert policy(name, 1).entry(request()) == SMALL
 
 
-@pytest.mark.parametrize(("name", "default"), [("citer", 0.9), ("r2r", 0.5), ("co_llm", 0.5)])
-def test_the_cutoff_is_the_requests_else_the_artefacts_else_the_published_one(name, default):
-    loaded = place(0, heads={name: 0.2})
-
-    assert policy(name, loaded, cutoff=0.7).cutoff == 0.7
-    assert policy(name, loaded).cutoff == 0.2
-    assert policy(name, 0).cutoff == default
+@pytest.mark.parametrize("model", [0, 1])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_cutoff_is_the_requests_else_the_artefacts(name, model):
+    assert policy(name, model, head="mine", cutoff=0.7).cutoff == 0.7
+    assert policy(name, model, head="mine").cutoff == 0.2
 
 
 def test_two_of_three_models_can_be_the_pair():
@@ -114,9 +112,9 @@ def test_a_parameter_that_makes_no_sense_is_refused_by_name(name, params, compla
         policy(name, 0, **params)
 
 
-def test_a_head_that_the_small_models_runner_has_not_is_refused():
-    with pytest.raises(ConfigError, match=r"r2r.head: 'mine' is not loaded on small; loaded: citer, r2r"):
-        policy("r2r", place(0, heads={"r2r": 0.5, "citer": 0.9}), head="mine")
+@pytest.mark.parametrize("model", [0, 1])
+def test_a_head_that_the_small_models_runner_has_not_is_refused_on_every_model(model):
+    with pytest.raises(ConfigError, match=r"r2r.head: 'yours' is not loaded on small; loaded: citer, co_llm"):
+        policy("r2r", model, head="yours")
     with pytest.raises(ConfigError, match=r"citer.head: 'citer' is not loaded on small; loaded: none"):
-        policy("citer", place(0, heads={}))
-    assert policy("r2r", place(1, heads={}), head="mine").needs == Needs()
+        policy("citer", place(model, heads={"large": {"citer": 0.9}}))
