@@ -17,6 +17,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 LEFT_BEHIND_S_MAX = 5.0
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start a server run one after the other: two servers would fight for two cores."""
     for item in items:
