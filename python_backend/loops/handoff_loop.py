@@ -1,15 +1,19 @@
-"""The handoff loop of a subserver: the single owner of its transport.
+"""The handoff loop of a subserver: its transport, and who can be reached by it.
 
-Carries effects out to peers and homes and messages in to the decode loop, beats, and notices who
-has fallen silent. Must never decide about a request. The invariant: an effect is posted, given to
-the local client loop, or the loss of its receiver is reported; none disappears unnoticed. What one
-step hands to a peer travels as one letter and is put before the peer's decode loop at once: seen in
-parts, it would start a batch with its first part only.
+Carries effects out to peers and homes and messages in to the decode loop, beats, and notices who has
+fallen silent. Must never decide about a request. The invariant: an effect is posted, given to the local
+client loop, or the loss of its receiver is reported; none disappears unnoticed.
+
+Two things keep a hand-off short. It is posted by the thread that decided it: another would first have
+to wait for Python's lock, which the decode loop keeps until its next step runs; text can wait for that.
+And what one step hands to a peer travels as one letter and is put before the peer's decode loop at once:
+seen in parts, it would start a batch with its first part only.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -77,7 +81,7 @@ class TrafficFigures:
 
 
 class HandoffLoop:
-    """`perform` from the decode loop's thread, everything else in `run`'s thread."""
+    """`perform` from the decode loop's thread, `stop` from any, everything else in `run`'s thread."""
 
     def __init__(
         self, address: Address, transport: HandoffTransport, doors: Doors, clock: Callable[[], float]
@@ -87,7 +91,9 @@ class HandoffLoop:
         self._transport = transport
         self._doors = doors
         self._clock = clock
-        self._outbox: Inbox[list[Effect]] = Inbox(clock=clock)
+        self._lock = threading.Lock()
+        """Held while the watch, the news and the figures change."""
+        self._outbox: Inbox[Emit | Close] = Inbox(clock=clock)
         self._watch = PeerWatch(address.peers, address.peer_timeout_s, clock())
         self._beat_frames = pack(address.beat)
         self._beat_at = float("-inf")
@@ -97,9 +103,23 @@ class HandoffLoop:
         self._is_stopping = False
 
     def perform(self, effects: list[Effect]) -> None:
-        """Take effects to carry out, in order; from any thread, without waiting."""
-        self._outbox.put(effects)
-        self._transport.wake()
+        """Carry out effects, in order for each receiver; without waiting."""
+        letters: dict[ModelIndex, list[Message]] = {}
+        commits: list[Emit | Close] = []
+        for effect in effects:
+            if isinstance(effect, Send):
+                # Send.message is whatever the scheduler made; every one of them is in the codec's list.
+                message: Message = effect.message  # type: ignore[assignment]
+                letters.setdefault(effect.target, []).append(message)
+            else:
+                commits.append(effect)
+        with self._lock:
+            for target, messages in letters.items():
+                self._post(self._address.models[target], messages)
+            self._hand_in()
+        if commits:
+            self._outbox.put_all(commits)
+            self._transport.wake()
 
     @property
     def peers_up(self) -> int:
@@ -108,8 +128,9 @@ class HandoffLoop:
     def run(self) -> None:
         while not self._is_stopping:
             self.turn()
-        self._deliver_all()
-        self._hand_in()
+        with self._lock:
+            self._commit_all()
+            self._hand_in()
 
     def stop(self) -> None:
         """End `run` after it has posted what is waiting; from any thread."""
@@ -118,40 +139,26 @@ class HandoffLoop:
 
     def turn(self) -> None:
         """Post what is waiting, beat when due, wait for frames at most until the next beat is due."""
-        self._deliver_all()
-        now = self._clock()
-        self._beat(now)
+        with self._lock:
+            self._commit_all()
+            now = self._clock()
+            self._beat(now)
+            self._hand_in()
         arrived = self._transport.poll(self._beat_at + self._address.heartbeat_s - now)
         now = self._clock()
-        for sender, frames in arrived:
-            self._take(sender, frames, now)
-        for name in self._watch.judge(now):
-            self._report_lost(name)
-        self._hand_in()
+        with self._lock:
+            for sender, letter in arrived:
+                self._take(sender, letter, now)
+            for name in self._watch.judge(now):
+                self._report_lost(name)
+            self._hand_in()
 
-    def _deliver_all(self) -> None:
-        for effects in self._outbox.drain():
-            self._deliver(effects)
-
-    def _deliver(self, effects: list[Effect]) -> None:
-        """Peers come first: they wait for work, homes only for text."""
-        letters: dict[ModelIndex, list[Message]] = {}
-        for effect in effects:
-            if isinstance(effect, Send):
-                # Send.message is whatever the scheduler made; every one of them is in the codec's list.
-                message: Message = effect.message  # type: ignore[assignment]
-                letters.setdefault(effect.target, []).append(message)
-        for target, messages in letters.items():
-            self._post(self._address.models[target], messages)
-        for effect in effects:
-            if not isinstance(effect, Send):
-                self._commit(effect)
-
-    def _commit(self, effect: Emit | Close) -> None:
-        if effect.home == self._address.endpoint:
-            self._doors.client(effect)
-        else:
-            self._post(effect.home, [effect])
+    def _commit_all(self) -> None:
+        for commit in self._outbox.drain():
+            if commit.home == self._address.endpoint:
+                self._doors.client(commit)
+            else:
+                self._post(commit.home, [commit])
 
     def _post(self, endpoint: str, messages: list[Message]) -> None:
         if endpoint not in self._address.models and not self._watch.is_up(endpoint):

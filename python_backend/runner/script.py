@@ -33,6 +33,8 @@ class Script:
     """Measured step times, in place of `latency_ms`; a file names them by `profile`."""
     token_ms: float = 0.0
     """Extra per fed token beyond one per row: long extensions take longer."""
+    host_ms: float = 0.0
+    """Longest time between two steps that counts as part of the second one."""
     tokens: tuple[int, ...] = ()
     salt: int = 0
     uncertain_p: float = 0.0
@@ -46,8 +48,8 @@ class Script:
     def __post_init__(self) -> None:
         if self.vocab_size < 2:
             raise ConfigError(f"script: vocab_size {self.vocab_size} must be at least 2")
-        if not self.latency_ms or min(self.latency_ms) < 0 or self.token_ms < 0:
-            raise ConfigError(f"script: latency_ms {self.latency_ms}, token_ms {self.token_ms}: not negative")
+        if not self.latency_ms or min(self.latency_ms) < 0 or min(self.token_ms, self.host_ms) < 0:
+            raise ConfigError("script: latency_ms (at least one), token_ms and host_ms: not negative")
         if not (0 <= self.uncertain_p <= 1 and 0 <= self.eos_p <= 1):
             raise ConfigError("script: uncertain_p and eos_p are probabilities from 0 to 1")
         if any(not 0 <= token < self.vocab_size for token in (*self.tokens, *self.eos_ids)):

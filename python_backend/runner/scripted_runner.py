@@ -12,7 +12,8 @@ the absolute position of the token, so an answer does not depend on batches, par
     time       latency_ms[rows - 1] (the last entry for larger batches), or the measured curve of a
                profile, + token_ms * fed tokens beyond one per row
 
-Time is counted from the call of `execute`, so whatever surrounds the step comes on top, as with a model.
+Time is counted from the call of `execute`, or from the end of the step before if that was at most
+`host_ms` ago: a published step time is the time from launch to launch, scheduling included.
 
 With one `salt` in every script all models write the same text; with different ones a token shows
 who wrote it.
@@ -79,15 +80,17 @@ class ScriptedRunner:
         self._pace = pace or Pace()
         self._plain_ids = np.setdiff1d(np.arange(script.vocab_size), np.array(script.eos_ids, dtype=np.int64))
         self._steps = 0
+        self._ended_at = float("-inf")
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         """The script's output for the plan, after the script's time; RunnerError at a failing step."""
-        until = self._pace.clock() + self.step_ms(plan) / 1000.0
+        until = self._began_at() + self.step_ms(plan) / 1000.0
         if not self._steps:
             self._pace.sharpen()
         self._steps += 1
         output = self._output(plan.sampling_rows, plan.needs)
         self._pace.wait(until)
+        self._ended_at = until
         if self._steps in self._script.failing_steps:
             raise RunnerError(f"the script fails step {self._steps}")
         return output
@@ -109,6 +112,11 @@ class ScriptedRunner:
 
     def is_uncertain_at(self, seed: int, position: int) -> bool:
         return bool(self._uncertain([seed], [position])[0])
+
+    def _began_at(self) -> float:
+        now = self._pace.clock()
+        is_back_to_back = now - self._ended_at <= self._script.host_ms / 1000.0
+        return self._ended_at if is_back_to_back else now
 
     def _tokens(self, seeds: list[int], positions: list[int]) -> IntArray:
         script = self._script

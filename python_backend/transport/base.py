@@ -14,11 +14,14 @@ Frames = Sequences[bytes]
 class HandoffTransport(Protocol):
     """Unordered between peers, ordered and lossless towards one live peer.
 
-    One thread owns a transport; only `wake` may be called from another.
+    One thread owns a transport; only `post` and `wake` may be called from others.
     """
 
     def post(self, peer: Peer, frames: Frames) -> bool:
-        """Queue frames for `peer` without blocking; False when its queue is full or it is unknown."""
+        """Queue frames for `peer` without blocking; False when its queue is full or it is unknown.
+
+        Safe from any thread; frames of one thread stay in order.
+        """
         ...
 
     def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from pathlib import Path
 
 import zmq
@@ -26,7 +27,7 @@ POLL_MAX = 1024
 
 
 class ZmqTransport:
-    """The endpoint `name` in `folder` (made by `open_run_dir`). One thread calls it, except `wake`."""
+    """The endpoint `name` in `folder` (made by `open_run_dir`)."""
 
     def __init__(self, folder: Path, name: str, queue_max: int = QUEUE_MAX) -> None:
         self._folder = folder
@@ -35,6 +36,8 @@ class ZmqTransport:
         self._path = socket_path(folder, name)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._pushes: dict[Peer, zmq.Socket[bytes]] = {}
+        self._posting = threading.Lock()
+        """A socket may change threads, but only behind a fence: zmq(7), "Thread safety"."""
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._pull = self._socket(zmq.PULL)
         try:
@@ -48,7 +51,8 @@ class ZmqTransport:
 
     def post(self, peer: Peer, frames: Frames) -> bool:
         try:
-            self._push(peer).send_multipart([self._name, *frames], zmq.NOBLOCK, copy=True)
+            with self._posting:
+                self._push(peer).send_multipart([self._name, *frames], zmq.NOBLOCK, copy=True)
         except (zmq.Again, ConfigError):
             return False
         return True

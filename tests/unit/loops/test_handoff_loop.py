@@ -91,7 +91,7 @@ class Subject:
         return self.decode.drain()
 
 
-def test_effects_go_to_peers_then_to_homes_and_to_the_own_door_in_order() -> None:
+def test_effects_go_to_peers_at_once_and_to_homes_and_the_own_door_in_order() -> None:
     world = World()
     subject = Subject(world)
     close = Close("front", RID, 0, Reason.STOP, 1)
@@ -101,8 +101,8 @@ def test_effects_go_to_peers_then_to_homes_and_to_the_own_door_in_order() -> Non
 
     assert world.posted_but_beats() == [
         ("large", TO_LARGE),
-        ("front", emit("front")),
         ("large", FINISHED),
+        ("front", emit("front")),
         ("front", close),
     ]
     assert (subject.client, world.wakes) == ([emit("small")], 2)
