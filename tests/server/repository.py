@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def real_repository(folder: Path, **settings: object) -> Path:
         (folder / name).mkdir()
         (folder / name / "1").symlink_to(COMMITTED / name / "1")
     write(repository_files(parse_deployment(text, "test")), folder)
+    return folder
+
+
+def scripted_repository(folder: Path) -> Path:
+    """The same without models: 2 ms per step, every third token of the small one is uncertain."""
+    models = [{"name": name, "engine": "scripted", "script": "script.json"} for name in ("small", "large")]
+    real_repository(folder, models=models)
+    script = {"vocab_size": 128, "length_max": 4096, "latency_ms": 2.0, "uncertain_p": 0.3}
+    (folder / "script.json").write_text(json.dumps(script))
     return folder
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.clients import eventually, generate, grpc_stream, post, sse
 from tests.server.conftest import assert_nothing_left
-from tests.server.repository import options, real_repository
+from tests.server.repository import options, scripted_repository
 from tools.triton_server import Ports, ServerError, TritonServer
 
 pytestmark = pytest.mark.server
@@ -26,7 +26,7 @@ NEVER = {"routing_algorithm": "fixed", "routing_config": json.dumps({"mode": "ne
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[TritonServer]:
-    with TritonServer(options(real_repository(tmp_path / "repository"), tmp_path / "run")) as server:
+    with TritonServer(options(scripted_repository(tmp_path / "repository"), tmp_path / "run")) as server:
         yield server
 
 
@@ -53,7 +53,7 @@ def test_death_of_a_subserver_ends_its_streams_and_nothing_hangs(own: TritonServ
 
 
 def test_a_dead_subserver_can_be_taken_out_and_put_back(tmp_path: Path) -> None:
-    folder = real_repository(tmp_path / "repository")
+    folder = scripted_repository(tmp_path / "repository")
     models = ("token_router", "ensemble", "small", "large")
     with TritonServer(options(folder, tmp_path / "run", load_models=models)) as server:
         os.kill(server.stubs()["small"], signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_a_taken_port_is_named(tmp_path: Path, own: TritonServer) -> None:
 
 
 def test_a_model_that_does_not_load_is_named_and_nothing_stays(tmp_path: Path) -> None:
-    folder = real_repository(tmp_path / "repository")
+    folder = scripted_repository(tmp_path / "repository")
     config = folder / "router" / "config.pbtxt"
     config.write_text(config.read_text().replace('"ensemble"', '"sideways"'))
     server = TritonServer(options(folder, tmp_path / "run"))

@@ -1,0 +1,65 @@
+"""What an operator reads on /metrics after some traffic."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.server.clients import eventually, generate, metric
+from tests.server.test_doors import DEMO, DOORS
+from tools.triton_server import TritonServer
+
+pytestmark = pytest.mark.server
+
+MODELS = ("small", "large")
+FRONTS = ("token_router", "router")
+
+
+def total(server: TritonServer, name: str, **labels: str) -> float:
+    return metric(server, f"token_router_{name}_total", **labels)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _some_traffic(server: TritonServer) -> None:
+    before = {door: total(server, "requests", door=door) for door in FRONTS}
+    for demo in DEMO[:10]:
+        for door in DOORS:
+            assert generate(server, door, text_input=demo["prompt"], max_tokens=20).status == 200
+    for door in FRONTS:
+        assert eventually(lambda door=door: total(server, "requests", door=door) >= before[door] + 10)
+
+
+def own_committed(server: TritonServer, model: str) -> float:
+    """What the subserver itself counts; the fronts count the same tokens under their door."""
+    everywhere = total(server, "tokens_committed", model=model)
+    return everywhere - sum(total(server, "tokens_committed", model=model, door=door) for door in FRONTS)
+
+
+def settled(server: TritonServer) -> bool:
+    return all(metric(server, "token_router_live", model=model) == 0 for model in MODELS)
+
+
+def test_sampled_tokens_are_committed_or_discarded(server: TritonServer) -> None:
+    assert eventually(lambda: settled(server))
+    for model in MODELS:
+        sampled = total(server, "tokens_sampled", model=model)
+        assert sampled > 0
+        assert own_committed(server, model) + total(server, "tokens_discarded", model=model) == sampled
+
+
+def test_every_return_resumes_directly_and_looks_nothing_up(server: TritonServer) -> None:
+    returns = sum(total(server, "returns", model=model) for model in MODELS)
+    assert returns > 0
+    assert sum(total(server, "direct_resumes", model=model) for model in MODELS) == returns
+    assert sum(total(server, "prefix_lookups_on_return", model=model) for model in MODELS) == 0
+
+
+def test_time_to_first_token_is_a_histogram_that_counts_every_answer(server: TritonServer) -> None:
+    for door in FRONTS:
+        count = metric(server, "token_router_ttft_seconds_count", door=door)
+        assert count >= 10
+        assert metric(server, "token_router_ttft_seconds_bucket", door=door, le="+Inf") == count
+
+
+def test_the_models_see_each_other(server: TritonServer) -> None:
+    for door in FRONTS:
+        assert metric(server, "token_router_peer_up", door=door) == len(MODELS)
