@@ -128,7 +128,8 @@ class ResponseStream:
             self._close_bare()
 
     def keep_alive(self, now: float) -> None:
-        if self.is_closed or self._shape is None or now - self._sent_at < KEEPALIVE_S:
+        is_silent = self.unsent == 0 and now - self._sent_at >= KEEPALIVE_S
+        if self.is_closed or self._shape is None or not is_silent:
             return
         arrays = self._shape.keepalive()
         if arrays is not None:

@@ -212,10 +212,19 @@ def test_a_silent_ensemble_gets_an_empty_response_now_and_then() -> None:
         bench.sender.poll()
         bench.sender.poll()
     assert bench.wire.got == [("", False), ("", False)]
+    stream.put(WORD)
     stream.deliver(WORD)
     bench.clock.now += KEEPALIVE_S / 2
     bench.sender.poll()
     assert bench.wire.got == [("", False), ("", False), ("a", False)]
+
+
+def test_an_ensemble_whose_text_waits_to_be_sent_is_not_silent() -> None:
+    bench = Bench()
+    bench.stream(RouterShape(STREAMING)).put(WORD)
+    bench.clock.now += KEEPALIVE_S
+    bench.sender.poll()
+    assert bench.wire.got == []
 
 
 def test_nobody_else_is_kept_alive() -> None:
