@@ -39,7 +39,8 @@ class ModelSettings(Settings):
     """Hugging Face directory, relative to the repository; default <name>/1."""
     script: str = ""
     """Scripted engine only: JSON file relative to the repository."""
-    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"
+    """How weights are kept; auto = float32 for a small model, float16 beyond. Sums are float32 in both."""
     threads: int = Field(1, ge=1)
     kv_tokens: int = Field(65536, ge=16)
     block_size: int = Field(16, ge=1, le=256)

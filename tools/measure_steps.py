@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--contexts", type=_counts, default=[256], help="cached tokens per row (default 256)")
     add("--new-tokens", type=_counts, default=[1, 2, 8], help="tokens fed per row (default 1,2,8)")
     add("--repeats", type=int, default=15, help="steps per shape (default 15)")
-    add("--dtype", default="float32", help="as in the deployment (default float32)")
+    add("--dtype", default="auto", help="as in the deployment (default auto)")
     add("--threads", type=int, default=1, help="threads of the engine (default 1)")
     add("--json", action="store_true", help="print the profile instead of a table")
     return parser

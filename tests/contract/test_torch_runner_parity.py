@@ -203,8 +203,9 @@ def test_a_row_gives_the_same_numbers_alone_and_in_company() -> None:
     np.testing.assert_allclose(together.hidden, [output.hidden[0] for output in alone], atol=1e-6)
 
 
-def test_half_precision_stays_close_to_single() -> None:
-    single, half = (Driver(MODELS["qwen2-tied"], dtype, seed=10) for dtype in ("float32", "bfloat16"))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_narrower_weights_stay_close_to_single_precision(dtype: str) -> None:
+    single, half = (Driver(MODELS["qwen2-tied"], name, seed=10) for name in ("float32", dtype))
     prompt = single.prompt(30)
 
     exact, coarse = (

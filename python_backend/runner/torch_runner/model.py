@@ -7,7 +7,7 @@ what a token's row computes never reads another row.
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import linear, rms_norm, silu
+from torch.nn.functional import rms_norm, silu
 
 from python_backend.runner.torch_runner.attention import attend
 from python_backend.runner.torch_runner.kv_pool import KvPool
@@ -33,13 +33,13 @@ class Model:
             queries, keys, values = self._projected(hidden, layer, turn)
             pool.write(index, step.slots, keys, values)
             attended = attend(queries, pool, index, step.groups)
-            hidden = hidden + linear(attended, layer.out, layer.out_bias)
+            hidden = hidden + layer.out(attended)
             hidden = hidden + self._feed_forward(hidden, layer)
         return self._norm(hidden.index_select(0, step.sampled), self.weights.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[R, vocab_size] over the real vocabulary, of `hidden` [R, E]."""
-        return linear(hidden, self.weights.head)
+        return self.weights.head(hidden)
 
     def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(hidden, weight.shape, weight, self.config.norm_eps)
@@ -48,7 +48,7 @@ class Model:
         """Queries, keys, values [T, heads, D], turned by `turn` [T, 2, D] out of the rope table."""
         config = self.config
         turning = config.num_heads + config.num_kv_heads
-        qkv = linear(self._norm(hidden, layer.input_norm), layer.qkv, layer.qkv_bias)
+        qkv = layer.qkv(self._norm(hidden, layer.input_norm))
         heads = qkv.view(hidden.shape[0], turning + config.num_kv_heads, config.head_dim)
         turned = heads[:, :turning]
         if layer.qk_norm is not None:
@@ -57,5 +57,5 @@ class Model:
         return turned[:, : config.num_heads], turned[:, config.num_heads :], heads[:, turning:]
 
     def _feed_forward(self, hidden: Tensor, layer: LayerWeights) -> Tensor:
-        gate, up = linear(self._norm(hidden, layer.post_norm), layer.gate_up).chunk(2, dim=-1)
-        return linear(silu(gate) * up, layer.down)
+        gate, up = layer.gate_up(self._norm(hidden, layer.post_norm)).chunk(2, dim=-1)
+        return layer.down(silu(gate) * up)

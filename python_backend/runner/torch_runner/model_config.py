@@ -54,6 +54,13 @@ class ModelConfig:
     has_qk_norm: bool
     eos_ids: frozenset[int]
 
+    @property
+    def num_weights(self) -> int:
+        """Weights that one step reads: the layers' matrices and the head."""
+        attention = 2 * (self.num_heads + self.num_kv_heads) * self.head_dim
+        layer = (attention + 3 * self.intermediate_size) * self.hidden_size
+        return self.num_layers * layer + self.vocab_rows * self.hidden_size
+
 
 def load_model_config(model_dir: Path) -> ModelConfig:
     """The configuration in `model_dir`; ConfigError names the file and the key."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from python_backend.runner.base import RunnerInfo
 from python_backend.runner.torch_runner import signals
 from python_backend.runner.torch_runner.kv_pool import KvPool
+from python_backend.runner.torch_runner.linears import PRECISIONS, Precision, chosen_dtype
 from python_backend.runner.torch_runner.model import Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
 from python_backend.runner.torch_runner.packing import Layout, pack
@@ -25,8 +26,6 @@ from python_backend.runner.torch_runner.settings import TorchSettings
 from python_backend.runner.torch_runner.weights import load_weights
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.scheduler.batch import BatchPlan, Needs, Row, StepOutput
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
 class TorchRunner:
@@ -42,10 +41,11 @@ class TorchRunner:
         self.info = _info(settings, config)
         self._index = settings.model
         self._vocab_rows = config.vocab_rows
-        dtype = _dtype(settings)
+        precision = _precision(settings, config)
+        dtype = precision.activations
         self._layout = Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype)
         with torch.inference_mode():
-            weights = load_weights(settings.model_dir, config, dtype, self.info.vocab_size)
+            weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size)
             self._model = Model(config, weights, self.info.length_max)
             self.pool = KvPool(config, self.info.num_blocks, settings.block_size, dtype)
 
@@ -100,11 +100,12 @@ def _info(settings: TorchSettings, config: ModelConfig) -> RunnerInfo:
     )
 
 
-def _dtype(settings: TorchSettings) -> torch.dtype:
+def _precision(settings: TorchSettings, config: ModelConfig) -> Precision:
     try:
-        return DTYPES[settings.dtype]
+        return PRECISIONS[chosen_dtype(settings.dtype, config.num_weights)]
     except KeyError:
-        raise ConfigError(f"dtype: {settings.dtype!r} is not one of {', '.join(DTYPES)}") from None
+        known = ", ".join(["auto", *PRECISIONS])
+        raise ConfigError(f"dtype: {settings.dtype!r} is not one of {known}") from None
 
 
 def _signals(needs: Needs, hidden: Tensor, logits: Tensor, logp: Tensor) -> dict[str, Any]:

@@ -12,7 +12,7 @@ FIRST_MODEL = ModelIndex(0)
 
 @dataclass(frozen=True, slots=True)
 class TorchSettings:
-    """`dtype` is float32, float64 or bfloat16; `kv_tokens` is the size of the KV pool in tokens.
+    """`dtype` is auto or a key of `linears.PRECISIONS`; `kv_tokens` is the size of the KV pool in tokens.
 
     `length_max` None = all positions that the model was trained on. `vocab_size` None = the model's
     own real vocabulary; a smaller number is the vocabulary that all models of a deployment share,

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from python_backend.runner.torch_runner.linears import Linear, Packer, Precision
 from python_backend.runner.torch_runner.model_config import ModelConfig
 from router_backend.core.errors import ConfigError
 
@@ -24,19 +25,17 @@ class LayerWeights:
     """One decoder layer. H heads, K KV heads, D head_dim, E hidden, F feed-forward."""
 
     input_norm: Tensor
-    qkv: Tensor
-    """[(H + 2 K) * D, E]"""
-    qkv_bias: Tensor | None
+    qkv: Linear
+    """[T, E] to [T, (H + 2 K) * D]"""
     qk_norm: Tensor | None
     """[H + K, D]: the q norm repeated for each head, then the k norm."""
-    out: Tensor
-    """[E, H * D]"""
-    out_bias: Tensor | None
+    out: Linear
+    """[T, H * D] to [T, E]"""
     post_norm: Tensor
-    gate_up: Tensor
-    """[2 F, E]"""
-    down: Tensor
-    """[E, F]"""
+    gate_up: Linear
+    """[T, E] to [T, 2 F]"""
+    down: Linear
+    """[T, F] to [T, E]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,8 @@ class ModelWeights:
     """[vocab_rows, E]"""
     layers: tuple[LayerWeights, ...]
     norm: Tensor
-    head: Tensor
-    """[vocab_size, E]: only rows that may be sampled."""
+    head: Linear
+    """[R, E] to [R, vocab_size]: only rows that may be sampled."""
 
 
 class Checkpoint:
@@ -79,42 +78,44 @@ class Checkpoint:
             raise ConfigError(f"{self._files[left[0]]}: {left[0]} is not a tensor of this architecture")
 
 
-def load_weights(model_dir: Path, config: ModelConfig, dtype: torch.dtype, vocab_size: int) -> ModelWeights:
+def load_weights(model_dir: Path, config: ModelConfig, precision: Precision, vocab_size: int) -> ModelWeights:
     """All weights on the CPU; the head holds only the first `vocab_size` rows."""
-    checkpoint = Checkpoint(model_dir, dtype)
+    checkpoint, packed = Checkpoint(model_dir, precision.activations), precision.packed
     embed = checkpoint.take("model.embed_tokens.weight", config.vocab_rows, config.hidden_size)
-    layers = tuple(_layer(checkpoint, config, layer) for layer in range(config.num_layers))
+    layers = tuple(_layer(checkpoint, config, layer, packed) for layer in range(config.num_layers))
     norm = checkpoint.take("model.norm.weight", config.hidden_size)
     is_tied = "lm_head.weight" not in checkpoint if config.is_tied is None else config.is_tied
     head = embed if is_tied else checkpoint.take("lm_head.weight", config.vocab_rows, config.hidden_size)
     checkpoint.refuse_unread("rotary_emb.inv_freq", "lm_head.weight")
-    return ModelWeights(embed, layers, norm, head[:vocab_size])
+    return ModelWeights(embed, layers, norm, packed(head[:vocab_size], None))
 
 
-def _layer(checkpoint: Checkpoint, config: ModelConfig, layer: int) -> LayerWeights:
+def _layer(checkpoint: Checkpoint, config: ModelConfig, layer: int, packed: Packer) -> LayerWeights:
     prefix, hidden, feed = f"model.layers.{layer}.", config.hidden_size, config.intermediate_size
     heads, mlp, has_out_bias = config.num_heads * config.head_dim, prefix + "mlp.", config.has_out_bias
+    qkv_bias = _qkv(checkpoint, config, prefix, "bias") if config.has_qkv_bias else None
+    out_bias = checkpoint.take(prefix + "self_attn.o_proj.bias", hidden) if has_out_bias else None
     gate_up = [checkpoint.take(f"{mlp}{name}_proj.weight", feed, hidden) for name in ("gate", "up")]
     return LayerWeights(
         input_norm=checkpoint.take(prefix + "input_layernorm.weight", hidden),
-        qkv=torch.cat(_qkv(checkpoint, config, prefix, "weight")),
-        qkv_bias=torch.cat(_qkv(checkpoint, config, prefix, "bias")) if config.has_qkv_bias else None,
+        qkv=packed(_qkv(checkpoint, config, prefix, "weight"), qkv_bias),
         qk_norm=_qk_norm(checkpoint, config, prefix) if config.has_qk_norm else None,
-        out=checkpoint.take(prefix + "self_attn.o_proj.weight", hidden, heads),
-        out_bias=checkpoint.take(prefix + "self_attn.o_proj.bias", hidden) if has_out_bias else None,
+        out=packed(checkpoint.take(prefix + "self_attn.o_proj.weight", hidden, heads), out_bias),
         post_norm=checkpoint.take(prefix + "post_attention_layernorm.weight", hidden),
-        gate_up=torch.cat(gate_up),
-        down=checkpoint.take(mlp + "down_proj.weight", hidden, feed),
+        gate_up=packed(torch.cat(gate_up), None),
+        down=packed(checkpoint.take(mlp + "down_proj.weight", hidden, feed), None),
     )
 
 
-def _qkv(checkpoint: Checkpoint, config: ModelConfig, prefix: str, part: str) -> list[Tensor]:
+def _qkv(checkpoint: Checkpoint, config: ModelConfig, prefix: str, part: str) -> Tensor:
     heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
     tail = (config.hidden_size,) if part == "weight" else ()
-    return [
-        checkpoint.take(f"{prefix}self_attn.{name}_proj.{part}", count * config.head_dim, *tail)
-        for name, count in heads.items()
-    ]
+    return torch.cat(
+        [
+            checkpoint.take(f"{prefix}self_attn.{name}_proj.{part}", count * config.head_dim, *tail)
+            for name, count in heads.items()
+        ]
+    )
 
 
 def _qk_norm(checkpoint: Checkpoint, config: ModelConfig, prefix: str) -> Tensor:

@@ -51,7 +51,7 @@ def test_a_deployment_may_narrow_vocabulary_and_length() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dtype": "int8"}, "dtype: 'int8' is not one of float32, float64, bfloat16"),
+        ({"dtype": "int4"}, "dtype: 'int4' is not one of auto, float32, float64, bfloat16, float16, int8"),
         ({"vocab_size": 98}, "vocab_size 98 exceeds 97 rows"),
         ({"length_max": 1025}, "length_max 1025 exceeds the 1024 positions"),
         ({"kv_tokens": 3}, "kv_tokens 3 is less than one block of 4"),
@@ -80,7 +80,7 @@ def test_signals_of_one_step_agree_with_each_other(runner: ModelRunner) -> None:
     np.testing.assert_allclose(output.entropy, -(np.exp(logp) * logp).sum(axis=1), atol=1e-5)
     np.testing.assert_allclose(output.logprobs, logp[:, 0], atol=1e-5)
     np.testing.assert_allclose(output.max_prob, np.exp(logp[:, 0]), atol=1e-6)
-    head = runner._model.weights.head.numpy()  # type: ignore[attr-defined]
+    head = runner._model.weights.head.weight.numpy()  # type: ignore[attr-defined]
     np.testing.assert_allclose((output.hidden @ head.T).max(axis=1), output.topk_logits[:, 0], atol=1e-5)
 
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from python_backend.runner.torch_runner.linears import PlainLinear, Precision
 from python_backend.runner.torch_runner.model_config import load_model_config
 from python_backend.runner.torch_runner.weights import ModelWeights, load_weights
 from router_backend.core.errors import ConfigError
@@ -20,7 +21,9 @@ Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 
 
 def loaded(model_dir: Path, vocab_size: int = 97, dtype: torch.dtype = torch.float32) -> ModelWeights:
-    return load_weights(model_dir, load_model_config(model_dir), dtype, vocab_size)
+    """Weights behind products that show them."""
+    precision = Precision(dtype, PlainLinear)
+    return load_weights(model_dir, load_model_config(model_dir), precision, vocab_size)
 
 
 def changed(tmp_path: Path, **tensors: Tensor | None) -> Path:
@@ -40,12 +43,14 @@ def test_projections_that_are_read_together_are_fused() -> None:
     layer = loaded(model_dir).layers[1]
 
     attention, mlp = "model.layers.1.self_attn.", "model.layers.1.mlp."
-    assert layer.qkv.equal(torch.cat([tensors[f"{attention}{name}_proj.weight"] for name in "qkv"]))
-    assert layer.gate_up.equal(torch.cat([tensors[f"{mlp}{name}_proj.weight"] for name in ("gate", "up")]))
+    assert layer.qkv.weight.equal(torch.cat([tensors[f"{attention}{name}_proj.weight"] for name in "qkv"]))
+    assert layer.gate_up.weight.equal(
+        torch.cat([tensors[f"{mlp}{name}_proj.weight"] for name in ("gate", "up")])
+    )
     assert layer.qk_norm is not None and layer.qk_norm.shape == (6, 8)
     assert layer.qk_norm[3].equal(tensors[attention + "q_norm.weight"])
     assert layer.qk_norm[4].equal(tensors[attention + "k_norm.weight"])
-    assert (layer.qkv_bias, layer.out_bias) == (None, None)
+    assert (layer.qkv.bias, layer.out.bias) == (None, None)
 
 
 def test_qwen2_has_biases_on_queries_keys_and_values_alone() -> None:
@@ -55,29 +60,32 @@ def test_qwen2_has_biases_on_queries_keys_and_values_alone() -> None:
     layer = loaded(model_dir).layers[0]
 
     biases = [tensors[f"model.layers.0.self_attn.{name}_proj.bias"] for name in "qkv"]
-    assert layer.qkv_bias is not None and layer.qkv_bias.equal(torch.cat(biases))
-    assert layer.out_bias is None
+    assert layer.qkv.bias is not None and layer.qkv.bias.equal(torch.cat(biases))
+    assert layer.out.bias is None
 
 
 def test_shards_hold_the_same_model_as_one_file() -> None:
     whole, sharded = loaded(tiny_model_dir(TinyModel())), loaded(tiny_model_dir(TinyModel(shards=3)))
 
-    assert whole.head.equal(sharded.head)
+    assert whole.head.weight.equal(sharded.head.weight)
     pairs = zip(whole.layers, sharded.layers, strict=True)
-    assert all(left.qkv.equal(right.qkv) and left.down.equal(right.down) for left, right in pairs)
+    assert all(
+        left.qkv.weight.equal(right.qkv.weight) and left.down.weight.equal(right.down.weight)
+        for left, right in pairs
+    )
 
 
 def test_the_head_holds_only_tokens_that_may_be_sampled_and_weights_the_wanted_type() -> None:
     weights = loaded(tiny_model_dir(TinyModel()), vocab_size=90, dtype=torch.float64)
 
-    assert (weights.head.shape, weights.embed.shape) == ((90, 32), (97, 32))
-    assert {weights.head.dtype, weights.layers[0].qkv.dtype} == {torch.float64}
+    assert (weights.head.weight.shape, weights.embed.shape) == ((90, 32), (97, 32))
+    assert {weights.head.weight.dtype, weights.layers[0].qkv.weight.dtype} == {torch.float64}
 
 
 def test_a_tied_head_is_the_embedding() -> None:
     weights = loaded(tiny_model_dir(TinyModel(fields=frozen(tie_word_embeddings=True))))
 
-    assert weights.head.data_ptr() == weights.embed.data_ptr()
+    assert weights.head.weight.data_ptr() == weights.embed.data_ptr()
 
 
 def test_where_the_configuration_is_silent_a_missing_head_means_tied(tmp_path: Path) -> None:
@@ -86,7 +94,7 @@ def test_where_the_configuration_is_silent_a_missing_head_means_tied(tmp_path: P
 
     weights = loaded(model_dir)
 
-    assert weights.head.data_ptr() == weights.embed.data_ptr()
+    assert weights.head.weight.data_ptr() == weights.embed.data_ptr()
 
 
 def test_a_missing_tensor_is_named_with_its_shape(tmp_path: Path) -> None:
@@ -114,7 +122,7 @@ def test_a_tensor_that_nobody_reads_is_an_error(tmp_path: Path) -> None:
 def test_rotary_tables_that_old_checkpoints_carry_are_passed_over(tmp_path: Path) -> None:
     model_dir = changed(tmp_path, model__layers__0__self_attn__rotary_emb__inv_freq=torch.zeros(4))
 
-    assert loaded(model_dir).head.shape == (97, 32)
+    assert loaded(model_dir).head.weight.shape == (97, 32)
 
 
 def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:

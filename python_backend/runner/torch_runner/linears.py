@@ -1,0 +1,123 @@
+"""Matrix products with weights that never change, in the number format that a deployment chose.
+
+Each is called with float activations [T, E] and answers [T, N] in the activations' own type. Must never
+let a row's numbers depend on another row: int8 activations are scaled row by row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+
+Linear = Callable[[Tensor], Tensor]
+Packer = Callable[[Tensor, Tensor | None], Linear]
+"""Takes weight [N, E] and bias [N] or None, both in the activations' type."""
+
+LEVELS = 127
+"""Largest magnitude of an int8 weight, so that both signs have as many levels."""
+FLOAT32_BYTES_AUTO_MAX = 64 << 20
+"""`auto` keeps models up to this size in float32: their weights stay in the cache, where halves gain little."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLinear:
+    """torch's own product, for the types that no packed kernel knows."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLinear:
+    """float32 as W x^T: torch's x W^T is up to three times slower for a few rows."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        product = torch.mm(self.weight, x.t()).t()
+        return product if self.bias is None else product + self.bias
+
+
+class HalfLinear:
+    """float16 weights, float32 activations and sums, through fbgemm's packed product."""
+
+    __slots__ = ("_bias", "_packed")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._packed = _without_farewells(torch.fbgemm_pack_gemm_matrix_fp16, weight)
+        self._bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+        _without_farewells(self, weight[:1])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        product: Tensor = torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self._bias)
+        return product
+
+
+class Int8Linear:
+    """int8 weights, one scale per output, and activations rounded row by row, through fbgemm.
+
+    fbgemm scales a whole batch by its extremes. So every row is brought to the range [-1, 1] first, and
+    one more row pins both ends: the scale is the same in any company.
+    """
+
+    __slots__ = ("_bias", "_packed", "_pin")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        scales = (weight.abs().amax(dim=1) / LEVELS).clamp_min(torch.finfo(torch.float32).tiny).double()
+        zeros = torch.zeros(len(scales), dtype=torch.int64)
+        rounded = _without_farewells(torch.quantize_per_channel, weight, scales, zeros, 0, torch.qint8)
+        self._packed = _without_farewells(torch.ops.quantized.linear_prepack, rounded, None)
+        self._bias = bias
+        self._pin = pad(torch.tensor([[1.0, -1.0]]), (0, weight.shape[1] - 2))
+        _without_farewells(self, weight[:1])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        largest = x.abs().amax(dim=1, keepdim=True)
+        level = torch.cat([x / largest.clamp_min(torch.finfo(torch.float32).tiny), self._pin])
+        # 7 bits of activations: 8 would overflow the 16-bit sums of processors without VNNI.
+        product: Tensor = torch.ops.quantized.linear_dynamic(level, self._packed, True)[:-1] * largest
+        return product if self._bias is None else product + self._bias
+
+
+def _without_farewells(packing: Callable[..., Any], *arguments: Any) -> Any:
+    """The result, without torch's notice, given once, that fbgemm's operators will leave some day."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return packing(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """`activations` is the type of everything but the packed weights, the KV cache included."""
+
+    activations: torch.dtype
+    packed: Packer
+
+
+PRECISIONS = MappingProxyType(
+    {
+        "float32": Precision(torch.float32, ColumnLinear),
+        "float64": Precision(torch.float64, PlainLinear),
+        "bfloat16": Precision(torch.bfloat16, PlainLinear),
+        "float16": Precision(torch.float32, HalfLinear),
+        "int8": Precision(torch.float32, Int8Linear),
+    }
+)
+
+
+def chosen_dtype(dtype: str, num_weights: int) -> str:
+    """`dtype`, or what `auto` means for a model of so many weights."""
+    if dtype != "auto":
+        return dtype
+    return "float32" if 4 * num_weights <= FLOAT32_BYTES_AUTO_MAX else "float16"

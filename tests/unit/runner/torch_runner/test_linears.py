@@ -1,0 +1,99 @@
+"""Packed products: close to the exact one, and each row's numbers its own."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+
+from python_backend.runner.torch_runner.linears import PRECISIONS, Packer, chosen_dtype
+
+ROWS, INPUTS, OUTPUTS = 9, 70, 50
+RELATIVE_ERROR_MAX = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2, "int8": 2e-2}
+every_format = pytest.mark.parametrize("name", PRECISIONS)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def packer(name: str) -> tuple[Packer, torch.dtype]:
+    return PRECISIONS[name].packed, PRECISIONS[name].activations
+
+
+@every_format
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_each_format_is_as_close_to_the_exact_product_as_its_width_allows(name: str, has_bias: bool) -> None:
+    packed, activations = packer(name)
+    weight, bias = drawn(OUTPUTS, INPUTS), drawn(OUTPUTS, seed=1) if has_bias else None
+    x = drawn(ROWS, INPUTS, seed=2)
+    exact = x @ weight.T + (0 if bias is None else bias)
+
+    linear = packed(weight.to(activations), None if bias is None else bias.to(activations))
+    answer = linear(x.to(activations))
+
+    assert (answer.shape, answer.dtype) == ((ROWS, OUTPUTS), activations)
+    assert (answer.double() - exact).norm() / exact.norm() < RELATIVE_ERROR_MAX[name]
+
+
+@pytest.mark.parametrize("name", ["float16", "int8"])
+def test_a_row_of_a_packed_product_is_the_same_alone_and_beside_a_giant(name: str) -> None:
+    packed, activations = packer(name)
+    linear = packed(drawn(OUTPUTS, INPUTS).to(activations), None)
+    x = drawn(ROWS, INPUTS, seed=2).to(activations)
+    x[3] *= 1e4
+
+    together = linear(x)
+
+    assert all(torch.equal(linear(x[index : index + 1])[0], together[index]) for index in range(ROWS))
+
+
+@every_format
+def test_a_row_of_nan_or_zero_harms_no_other(name: str) -> None:
+    packed, activations = packer(name)
+    linear = packed(drawn(OUTPUTS, INPUTS).to(activations), None)
+    x = drawn(3, INPUTS, seed=2).to(activations)
+    healthy = linear(x)
+    x[0], x[2, 5] = 0.0, math.nan
+
+    answer = linear(x)
+
+    assert answer[0].eq(0).all() and answer[2].isnan().all()
+    torch.testing.assert_close(answer[1], healthy[1])
+
+
+@every_format
+def test_a_weight_row_of_zeros_answers_zero(name: str) -> None:
+    packed, activations = packer(name)
+    weight = drawn(OUTPUTS, INPUTS).to(activations)
+    weight[7] = 0.0
+
+    assert packed(weight, None)(drawn(2, INPUTS).to(activations))[:, 7].eq(0).all()
+
+
+@every_format
+def test_packing_and_computing_warn_nobody(name: str) -> None:
+    packed, activations = packer(name)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        packed(drawn(4, 6).to(activations), None)(drawn(2, 6).to(activations))
+
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "num_weights", "chosen"),
+    [
+        ("auto", 1_000_000, "float32"),
+        ("auto", 16_777_216, "float32"),
+        ("auto", 16_777_217, "float16"),
+        ("int8", 5, "int8"),
+    ],
+)
+def test_auto_keeps_small_models_exact_and_halves_large_ones(
+    dtype: str, num_weights: int, chosen: str
+) -> None:
+    assert chosen_dtype(dtype, num_weights) == chosen
