@@ -27,16 +27,13 @@ def test_two_long_prompts_in_a_pool_for_one_take_turns_instead_of_each_others_bl
 
 
 def test_a_chunk_keeps_its_place_and_the_time_since_when_it_waits():
-    chosen = scheduler(batch_max=2, batch_tokens_max=5, deadline_s=3.0, thresholds=(2, 1))
+    chosen = scheduler(batch_max=1, batch_tokens_max=5)
     chosen.admit(request("long", range(1, 13)), 1.0)
     chosen.admit(request("short"), 2.0)
 
-    step = chosen.plan(2.0)
-    assert isinstance(step, BatchPlan)
-    chosen.apply(step, output(*[5] * len(step.sampling_rows)), 2.5)
+    chosen.apply(plan(chosen), output(), 2.5)
 
-    ready = chosen.roster.queues.ready
-    assert (list(ready), chosen.roster.queues.oldest_at) == (["long", "short"], 1.0)
+    assert (list(chosen.roster.queues.ready), chosen.roster.queues.oldest_at) == (["long", "short"], 1.0)
 
 
 def test_an_admission_that_arrives_again_after_the_abort_closes_nothing_again():
