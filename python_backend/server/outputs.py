@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     """All pieces of an answer as one."""
     return Piece(
         text="".join(piece.text for piece in pieces),
-        token_ids=sum((piece.token_ids for piece in pieces), ()),
-        sources=sum((piece.sources for piece in pieces), ()),
+        token_ids=tuple(chain.from_iterable(piece.token_ids for piece in pieces)),
+        sources=tuple(chain.from_iterable(piece.sources for piece in pieces)),
         prompt_tokens=max((piece.prompt_tokens for piece in pieces), default=0),
         finish=pieces[-1].finish if pieces else None,
     )

@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -61,6 +61,17 @@ class ClientWire(Protocol):
     def is_cancelled(self) -> bool: ...
 
 
+def gathered(pieces: Sequence[Piece]) -> list[Piece]:
+    """Pieces up to the end as one; an error at the end stays apart, so that it cannot take text with it."""
+    ends = [index for index, piece in enumerate(pieces) if piece.finish is not None]
+    until = ends[0] + 1 if ends else len(pieces)
+    last = pieces[until - 1 : until]
+    if ends and last[0].finish is not None and last[0].finish.reason is Reason.ERROR:
+        before = pieces[: until - 1]
+        return [*([joined(before)] if before else []), *last]
+    return [joined(pieces[:until])] if pieces else []
+
+
 def refusal(error: RouterError) -> Piece:
     return Piece(finish=Finish(Reason.ERROR, code=error.code, message=str(error)))
 
@@ -73,8 +84,9 @@ class ResponseStream:
         self._sender = sender
         self._shape: Shape | None = None
         self._held: list[Piece] = []
-        self._put = 0
-        self._taken = 0
+        self._lock = threading.Lock()
+        self._waiting: list[Piece] = []
+        self._is_ending_empty = False
         self._has_sent = False
         self._sent_at = sender.now()
         self.is_closed = False
@@ -88,33 +100,41 @@ class ResponseStream:
         self._shape = shape
 
     def put(self, piece: Piece) -> None:
-        self._put += 1
-        self._sender.post(self, piece)
+        with self._lock:
+            self._waiting.append(piece)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._sender.post(self)
 
     def put_empty(self) -> None:
         """End the request with a FINAL that says nothing."""
-        self._put += 1
-        self._sender.post(self, None)
+        self._is_ending_empty = True
+        self._sender.post(self)
 
     @property
     def unsent(self) -> int:
-        return self._put - self._taken
+        return len(self._waiting)
 
-    def deliver(self, piece: Piece | None) -> None:
-        self._taken += 1
-        if self.is_closed:
-            return
-        whole = self._whole(piece) if piece is not None else None
+    def deliver(self) -> None:
+        """Send what waits, as one response: under load fewer and larger ones, never a longer queue."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
         try:
-            if piece is None:
+            for piece in gathered(waiting):
+                self._deliver(piece)
+            if self._is_ending_empty and not self.is_closed:
                 self._wire.close()
-            elif whole is not None:
-                self._send(whole)
+                self._closed()
         except SendFailedError as error:
             LOG.warning("a response was not taken: %s", error)
             self.abandon(error)
-        if piece is None or piece.finish is not None:
-            self._closed()
+
+    def _deliver(self, piece: Piece) -> None:
+        whole = None if self.is_closed else self._whole(piece)
+        if whole is not None:
+            self._send(whole)
+            if whole.finish is not None:
+                self._closed()
 
     def abandon(self, error: RouterError) -> None:
         """Tell the client that its answer ends here, with whatever still gets through."""
@@ -190,7 +210,7 @@ class Sender:
         self._poll_s = cancel_poll_s
         self._on_cancel = on_cancel
         self.now = clock
-        self._jobs: queue.SimpleQueue[tuple[ResponseStream, Piece | None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[ResponseStream | None] = queue.SimpleQueue()
         self._open: dict[int, ResponseStream] = {}
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
@@ -216,8 +236,9 @@ class Sender:
         with self._lock:
             return list(self._open.values())
 
-    def post(self, stream: ResponseStream, piece: Piece | None) -> None:
-        self._jobs.put((stream, piece))
+    def post(self, stream: ResponseStream) -> None:
+        """`stream` has something to deliver."""
+        self._jobs.put(stream)
 
     def forget(self, stream: ResponseStream) -> None:
         with self._lock:
@@ -227,13 +248,13 @@ class Sender:
         poll_at = self.now() + self._poll_s
         while True:
             try:
-                job = self._jobs.get(timeout=max(0.0, poll_at - self.now()))
+                stream = self._jobs.get(timeout=max(0.0, poll_at - self.now()))
             except queue.Empty:
                 pass
             else:
-                if job is None:
+                if stream is None:
                     return
-                self._guarded(job[0], partial(job[0].deliver, job[1]))
+                self._guarded(stream, stream.deliver)
             if self.now() >= poll_at:
                 self.poll()
                 poll_at = self.now() + self._poll_s

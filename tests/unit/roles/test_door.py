@@ -60,6 +60,9 @@ class Request(InferenceRequest):
 
 def answer(ask: Ask, port: ResponsePort) -> None:
     port.put(Piece(text="a"))
+    until = threading.Event()
+    while port.unsent:
+        until.wait(0.001)
     port.put(Piece(text="b", finish=Finish(Reason.STOP)))
 
 

@@ -86,11 +86,17 @@ class Bench:
         return stream
 
 
+def feed(stream: ResponseStream, *pieces: Piece) -> None:
+    """Each piece finds the sender idle."""
+    for piece in pieces:
+        stream.put(piece)
+        stream.deliver()
+
+
 def test_pieces_leave_as_they_come_and_the_last_carries_final() -> None:
     bench = Bench()
     stream = bench.stream(TextShape(STREAMING))
-    for piece in (WORD, WORD, END):
-        stream.deliver(piece)
+    feed(stream, WORD, WORD, END)
     assert bench.wire.got == [("a", False), ("a", False), ("b", True)]
     assert (stream.is_closed, bench.sender.streams()) == (True, [])
 
@@ -98,8 +104,9 @@ def test_pieces_leave_as_they_come_and_the_last_carries_final() -> None:
 def test_what_comes_after_the_end_is_dropped() -> None:
     bench = Bench()
     stream = bench.stream(TextShape(STREAMING))
-    for piece in (END, END, WORD, BROKEN, None):
-        stream.deliver(piece)
+    feed(stream, END, END, WORD, BROKEN)
+    stream.put_empty()
+    stream.deliver()
     stream.abandon(INTERNAL)
     assert bench.wire.got == [("b", True)]
 
@@ -107,21 +114,22 @@ def test_what_comes_after_the_end_is_dropped() -> None:
 def test_without_streaming_everything_leaves_as_one() -> None:
     bench = Bench()
     stream = bench.stream(TextShape(WHOLE))
-    for piece in (WORD, WORD, END):
-        stream.deliver(piece)
+    feed(stream, WORD, WORD, END)
     assert bench.wire.got == [("aab", True)]
 
 
 def test_a_refusal_needs_no_shape() -> None:
     bench = Bench()
-    bench.stream(None).deliver(refusal(RequestError("max_tokens: 0")))
+    feed(bench.stream(None), refusal(RequestError("max_tokens: 0")))
     code = "TR_INVALID_ARGUMENT"
     assert bench.wire.got == [(code, f"{code}: max_tokens: 0")]
 
 
 def test_an_empty_end_is_final_alone() -> None:
     bench = Bench()
-    bench.stream(None).deliver(None)
+    stream = bench.stream(None)
+    stream.put_empty()
+    stream.deliver()
     assert bench.wire.got == ["closed"]
 
 
@@ -141,16 +149,14 @@ def test_an_error_is_data_only_where_an_ensemble_has_seen_a_response(
 ) -> None:
     bench = Bench()
     stream = bench.stream(shape)
-    for piece in (*before, BROKEN):
-        stream.deliver(piece)
+    feed(stream, *before, BROKEN)
     assert bench.wire.got[-1] == expected
 
 
 def test_a_send_that_fails_becomes_an_error_and_the_end() -> None:
     bench = Bench(wire=FakeWire(failing=1))
     stream = bench.stream(TextShape(STREAMING))
-    for piece in (WORD, WORD, END):
-        stream.deliver(piece)
+    feed(stream, WORD, WORD, END)
     assert bench.wire.got == [("TR_SEND", "TR_SEND: no room")]
 
 
@@ -158,8 +164,7 @@ def test_when_the_error_does_not_get_through_either_the_request_is_closed() -> N
     for pieces in ((WORD, END), (END,)):
         bench = Bench(wire=FakeWire(failing=2))
         stream = bench.stream(TextShape(STREAMING))
-        for piece in pieces:
-            stream.deliver(piece)
+        feed(stream, *pieces)
         assert bench.wire.got == ["closed"]
 
 
@@ -167,7 +172,7 @@ def test_a_request_that_cannot_even_be_closed_is_logged_and_forgotten(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(wire=FakeWire(failing=3))
-    bench.stream(TextShape(STREAMING)).deliver(WORD)
+    feed(bench.stream(TextShape(STREAMING)), WORD)
     assert (bench.wire.got, bench.sender.streams()) == ([], [])
     assert "a request could not be closed" in caplog.text
 
@@ -186,8 +191,27 @@ def test_unsent_counts_what_was_put_and_not_yet_taken() -> None:
     stream.put(WORD)
     stream.put(WORD)
     assert stream.unsent == 2
-    stream.deliver(WORD)
-    assert stream.unsent == 1
+    stream.deliver()
+    assert (stream.unsent, bench.wire.got) == (0, [("aa", False)])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ((WORD, WORD, END, WORD, END), [("aab", True)]),
+        ((WORD, BROKEN), [("a", False), ("TR_PEER_LOST", "TR_PEER_LOST: gone")]),
+        ((BROKEN, WORD), [("TR_PEER_LOST", "TR_PEER_LOST: gone")]),
+    ],
+)
+def test_what_waits_leaves_as_one_and_an_error_takes_no_text_with_it(
+    pieces: tuple[Piece, ...], expected: list[Any]
+) -> None:
+    bench = Bench()
+    stream = bench.stream(TextShape(STREAMING))
+    for piece in pieces:
+        stream.put(piece)
+    stream.deliver()
+    assert bench.wire.got == expected
 
 
 def test_a_client_that_has_gone_is_told_once_and_only_once_it_has_a_handle() -> None:
@@ -212,8 +236,7 @@ def test_a_silent_ensemble_gets_an_empty_response_now_and_then() -> None:
         bench.sender.poll()
         bench.sender.poll()
     assert bench.wire.got == [("", False), ("", False)]
-    stream.put(WORD)
-    stream.deliver(WORD)
+    feed(stream, WORD)
     bench.clock.now += KEEPALIVE_S / 2
     bench.sender.poll()
     assert bench.wire.got == [("", False), ("", False), ("a", False)]
@@ -252,7 +275,8 @@ def test_one_thread_sends_for_all_and_one_streams_fault_ends_that_stream_only() 
     assert all(event.wait(5) for event in ended)
     sender.stop(CapacityError("over"))
     assert wires[0].got == [("TR_ERROR", str(INTERNAL))]
-    assert [wire.got for wire in wires[1:]] == [[("a", False), ("b", True)]] * 2
+    for wire in wires[1:]:
+        assert ("".join(text for text, _ in wire.got), wire.got[-1][1]) == ("ab", True)
     assert {name for wire in wires for name in wire.threads} == {"sender"}
 
 

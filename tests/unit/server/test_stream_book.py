@@ -17,7 +17,8 @@ def test_a_stream_is_found_under_its_ids_until_it_closes() -> None:
     book, mine = StreamBook(), stream()
     book.enter(mine, "me", 7)
     assert (book.by_id("me"), book.by_uid(7)) == (mine, mine)
-    mine.deliver(None)
+    mine.put_empty()
+    mine.deliver()
     assert (book.by_id("me"), book.by_uid(7)) == (None, None)
 
 
@@ -26,7 +27,8 @@ def test_an_id_in_use_is_refused_and_its_owner_keeps_it() -> None:
     book.enter(mine, "me", None)
     with pytest.raises(DuplicateIdError, match="TR_ALREADY_EXISTS: id: 'me'"):
         book.enter(other, "me", 8)
-    other.deliver(None)
+    other.put_empty()
+    other.deliver()
     assert (book.by_id("me"), book.by_uid(8)) == (mine, None)
 
 
