@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 SNAPSHOT_S = 0.2
 """Longest age of the figures, also while nothing runs."""
+INTEGRITY_S = 1.0
+"""How often an idle loop looks whether every block is accounted for: milliseconds for a large pool."""
 
 BROKEN = "the model's process stopped after an internal error; its log has the details"
 UNLOADED = "the model is being unloaded"
@@ -102,6 +104,7 @@ class DecodeLoop:
         self._perform = perform
         self._clock = clock
         self._published_at = float("-inf")
+        self._checked_at = float("-inf")
         self._is_stopping = False
 
     def run(self) -> None:
@@ -132,7 +135,12 @@ class DecodeLoop:
             self._pass_on(effects)
             effects = self._execute(plan)
         self._pass_on(effects)
-        self._publish_sometimes(now)
+        if now >= self._published_at + SNAPSHOT_S:
+            self._published_at = now
+            self.publish()
+        if plan == Hold() and now >= self._checked_at + INTEGRITY_S:
+            self._checked_at = now
+            self._scheduler.check_integrity()
         return plan if isinstance(plan, Hold) else None
 
     def _hear(self, now: float) -> list[Effect]:
@@ -165,11 +173,12 @@ class DecodeLoop:
         except RunnerError as error:
             self.figures.runner_errors += 1
             _log.error("step %d with %d rows failed: %s", plan.step, len(plan.rows), error)
-            return self._scheduler.fail(plan, str(error))
+            return self._hear(self._clock()) + self._scheduler.fail(plan, str(error))
         ended_at = self._clock()
         self.figures.steps += 1
         self.figures.step_s_sum += ended_at - started_at
-        return self._scheduler.apply(plan, output, ended_at)
+        # What arrived during the step comes before its end, or a report of who waits would not count it.
+        return self._hear(ended_at) + self._scheduler.apply(plan, output, ended_at)
 
     def _pass_on(self, effects: list[Effect]) -> None:
         if effects:
@@ -178,13 +187,6 @@ class DecodeLoop:
     def _rest(self, hold: Hold) -> None:
         latest = self._published_at + SNAPSHOT_S
         self._inbox.wait(latest if hold.until is None else min(hold.until, latest))
-
-    def _publish_sometimes(self, now: float) -> None:
-        if now < self._published_at + SNAPSHOT_S:
-            return
-        self._published_at = now
-        self._scheduler.check_integrity()
-        self.publish()
 
     def _last_closes(self, message: str) -> list[Effect]:
         """An error for every request that only this loop can end: those that wait or run here, those that

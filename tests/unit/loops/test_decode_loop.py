@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from python_backend.loops.decode_loop import (
     BROKEN,
+    INTEGRITY_S,
     SNAPSHOT_S,
     UNLOADED,
     DecodeEvent,
@@ -48,6 +50,7 @@ class Remembering:
         self.performed: list[list[Effect]] = []
         self.failure: Exception | None = None
         self.refusal: Exception | None = None
+        self.on_execute: Callable[[], object] = tuple
         self.now = 0.0
 
     def clock(self) -> float:
@@ -87,6 +90,7 @@ class Remembering:
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         self.happened.append(("execute", list(self.performed)))
+        self.on_execute()
         if self.failure:
             raise self.failure
         return OUTPUT
@@ -112,7 +116,7 @@ def test_events_are_heard_in_order_with_the_time_of_the_turn() -> None:
     hold = loop_of(world, abort("a"), PeerLost(large), PeerBack(large), HomeLost("front")).turn()
 
     assert hold == Hold(50.0)
-    assert world.happened[:-1] == [
+    assert world.happened == [
         (abort("a"), 1.0),
         ("lose_peer", 1),
         ("restore_peer", 1),
@@ -135,6 +139,17 @@ def test_a_batch_runs_after_what_was_heard_has_left_and_is_applied_with_the_time
     ]
     assert world.performed == [[HEARD], [APPLIED]]
     assert loop.figures == LoopFigures(turns=1, steps=1, step_s_sum=1.0)
+
+
+def test_what_arrives_during_a_step_is_heard_before_its_end() -> None:
+    world = Remembering(PLAN)
+    inbox: Inbox[DecodeEvent] = Inbox(clock=world.clock)
+    loop = DecodeLoop(world, world, inbox, world.performed.append, world.clock)
+    world.on_execute = lambda: inbox.put(abort("late"))
+    loop.turn()
+
+    assert world.happened[1:3] == [(abort("late"), 3.0), ("apply", PLAN, OUTPUT, 3.0)]
+    assert world.performed == [[HEARD, APPLIED]]
 
 
 def test_a_turn_without_effects_performs_nothing() -> None:
@@ -184,15 +199,15 @@ def test_a_request_that_cannot_be_taken_in_is_closed_everywhere(is_handed_over: 
     assert world.performed == [[close, farewell] if is_handed_over else [close]]
 
 
-def test_figures_are_published_and_integrity_is_checked_at_most_once_per_period() -> None:
-    world = Remembering()
-    times = iter([1.0, 1.0 + SNAPSHOT_S / 2, 1.0 + SNAPSHOT_S])
+def test_figures_are_published_once_per_period_and_integrity_is_checked_when_idle() -> None:
+    world = Remembering(PLAN, Hold(50.0))
+    times = iter([0.0, 0.0, 0.0, SNAPSHOT_S / 2, SNAPSHOT_S, INTEGRITY_S, INTEGRITY_S + SNAPSHOT_S])
     loop = DecodeLoop(world, world, Inbox(), world.performed.append, lambda: next(times))
     loop.publish = lambda: world.happened.append("publish")
-    for _ in range(3):
+    for _ in range(5):
         loop.turn()
 
-    assert world.happened == ["integrity", "publish"] * 2
+    assert world.happened[2:] == ["publish"] + ["publish", "integrity", "publish"] + ["publish", "integrity"]
 
 
 def held_sequence(state: State = State.RUNNING) -> Sequence:
