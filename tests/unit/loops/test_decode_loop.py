@@ -207,7 +207,7 @@ def test_figures_are_published_once_per_period_and_integrity_is_checked_when_idl
     for _ in range(5):
         loop.turn()
 
-    assert world.happened[2:] == ["publish"] + ["publish", "integrity", "publish"] + ["publish", "integrity"]
+    assert world.happened[2:] == ["publish", "publish", "integrity", "publish", "publish", "integrity"]
 
 
 def held_sequence(state: State = State.RUNNING) -> Sequence:
