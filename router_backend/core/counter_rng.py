@@ -24,8 +24,12 @@ def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def uniforms(*keys: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Uniform draws in [0, 1), shape [rows] of the broadcast integer `keys` (scalars or [rows])."""
-    columns = np.broadcast_arrays(*[np.atleast_1d(np.asarray(key, dtype=np.int64)) for key in keys])
-    state = np.zeros(columns[0].shape, dtype=np.uint64)
-    for column in columns:
-        state = _mixed((state + _GOLDEN) ^ _mixed(column.astype(np.uint64) + _GOLDEN))
+    arrays = [np.asarray(key, dtype=np.int64) for key in keys]
+    words = np.empty((len(keys), max(array.size for array in arrays)), dtype=np.uint64)
+    for word, array in zip(words, arrays, strict=True):
+        word[:] = array.view(np.uint64)
+    words = _mixed(words + _GOLDEN)
+    state = np.zeros(words.shape[1], dtype=np.uint64)
+    for word in words:
+        state = _mixed((state + _GOLDEN) ^ word)
     return (state >> np.uint64(11)).astype(np.float64) * _BITS
