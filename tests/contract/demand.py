@@ -137,5 +137,5 @@ def deployment(pair: Pair, thresholds: tuple[int, int] = (1, 1), **model: Any) -
         {**base, "name": name, "model_dir": str(path), "threshold": threshold}
         for (name, path), threshold in zip(dirs, thresholds, strict=True)
     ]
-    front = {"heartbeat_ms": 50, "peer_timeout_s": 60}
+    front = {"heartbeat_ms": 50, "peer_timeout_s": 20}
     return Deployment.model_validate({"models": models, "deadline_ms": 5, "front": front})

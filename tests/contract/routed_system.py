@@ -71,9 +71,8 @@ class Tapped:
     handoffs: list[Handoff]
 
     def post(self, peer: Peer, frames: Frames) -> bool:
-        message = unpack(frames)
-        if isinstance(message, Handoff):
-            self.handoffs.append(message)
+        messages = [unpack(frames[start : start + 2]) for start in range(0, len(frames), 2)]
+        self.handoffs += [message for message in messages if isinstance(message, Handoff)]
         return self.inner.post(peer, frames)
 
     def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:
