@@ -54,6 +54,12 @@ class PeerLostError(RouterError):
     code = "TR_PEER_LOST"
 
 
+class PolicyError(RouterError):
+    """A routing policy raised, or answered nonsense."""
+
+    code = "TR_POLICY"
+
+
 class RunnerError(RouterError):
     """The engine failed to execute a batch."""
 

@@ -47,7 +47,7 @@ class RStitch(BaseRouter):
     def route(self, step: StepBatch) -> IntArray:
         # NaN compares false: an uncertain reading keeps a row on the small model and sends it back
         # from the large one, so that one sick row can never be stuck.
-        is_uncertain = step.entropy > self._cutoff_nats
+        is_uncertain = step.readable(step.entropy) & (step.entropy > self._cutoff_nats)
         return np.where(is_uncertain == self._is_small, 1, LOCAL)
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:

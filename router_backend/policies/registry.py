@@ -12,6 +12,7 @@ from router_backend.policies.base import Place, Router
 from router_backend.policies.citer import Citer
 from router_backend.policies.co_llm import CoLlm
 from router_backend.policies.fixed import Fixed
+from router_backend.policies.guard import GuardedRouter
 from router_backend.policies.mixture import Mixture
 from router_backend.policies.query_level import QueryLevel
 from router_backend.policies.r2r import R2R
@@ -56,7 +57,7 @@ class PolicyBook:
     def router(self, spec: PolicySpec) -> Router:
         found = self._routers.get(spec)
         if found is None:
-            found = self._routers[spec] = build(spec, self.place)
+            found = self._routers[spec] = GuardedRouter(spec.name, build(spec, self.place))
             if len(self._routers) > self._size_max:
                 self._routers.popitem(last=False)
         else:

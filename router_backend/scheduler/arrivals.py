@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from router_backend.core.effects import Effect, Reason, Send
-from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.errors import PolicyError, RemoteProtocolError
 from router_backend.core.request import Request
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
@@ -84,8 +84,7 @@ class Arrivals:
         roster.counters.handoffs_received += 1
         if sequence is None:
             return self._first_contact(handoff, now)
-        self._return(sequence, handoff, now)
-        return []
+        return self._return(sequence, handoff, now)
 
     def abort(self, abort: Abort) -> list[Effect]:
         """The home lost interest. Idempotent; closes the request if the right to append is here."""
@@ -114,10 +113,9 @@ class Arrivals:
             return refusal
         sequence = self.roster.enroll(request, [])
         self._enqueue(sequence, now)
-        self._accept(sequence, handoff)
-        return []
+        return self._accept(sequence, handoff)
 
-    def _return(self, sequence: Sequence, handoff: Handoff, now: float) -> None:
+    def _return(self, sequence: Sequence, handoff: Handoff, now: float) -> list[Effect]:
         counters = self.roster.counters
         sequence.happen(Event.RETURNED)
         counters.returns += 1
@@ -127,9 +125,9 @@ class Arrivals:
             counters.recomputes += 1
         del self.roster.queues.parked[sequence.request_id]
         self.roster.queues.append(sequence, now)
-        self._accept(sequence, handoff)
+        return self._accept(sequence, handoff)
 
-    def _accept(self, sequence: Sequence, handoff: Handoff) -> None:
+    def _accept(self, sequence: Sequence, handoff: Handoff) -> list[Effect]:
         sequence.tokens.extend(handoff.token_ids[len(sequence.tokens) - handoff.base :])
         # A peer that kept nothing leaves nothing to feed: the last token is fed again for its logits.
         sequence.num_computed = max(0, min(sequence.num_computed, len(sequence.tokens) - 1))
@@ -140,7 +138,12 @@ class Arrivals:
         sequence.stay = 0
         sequence.owner = None
         self.roster.counters.handoff_tokens += len(handoff.token_ids)
-        sequence.router.receive(sequence, handoff)
+        try:
+            sequence.router.receive(sequence, handoff)
+        except PolicyError as error:
+            self.roster.counters.policy_faults += 1
+            return self.roster.finish(sequence, _end_of(sequence), Reason.ERROR, str(error))
+        return []
 
     def _bury_late(self, handoff: Handoff, stone: Tombstone) -> list[Effect]:
         """Control of a request that has ended here: it is closed if nobody else can close it."""
@@ -170,13 +173,18 @@ class Arrivals:
             stone = Tombstone(-1, None, is_aborted=False)
             roster.graveyard.bury(message.request_id, message.epoch, stone)
         else:
-            roster.drop(sequence, Event.ABORTED if sequence.state is State.WAITING else Event.STOPPED)
+            roster.drop(sequence, _end_of(sequence))
         return []
 
     def _count_live(self, message: Admitted) -> list[Effect]:
         if self.roster.graveyard.find(message.request_id, message.epoch) is None:
             self.roster.live.setdefault(message.request_id, message.source)
         return []
+
+
+def _end_of(sequence: Sequence) -> Event:
+    """The event that ends a sequence in whatever state it is."""
+    return Event.ABORTED if sequence.state is State.WAITING else Event.STOPPED
 
 
 def _answers(nack: Nack, sequence: Sequence, sent: Handoff) -> bool:

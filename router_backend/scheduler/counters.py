@@ -31,6 +31,10 @@ class Counters:
     prefix_hit_tokens: int = 0
     forced_keeps: int = 0
     """Discards refused because every other model had discarded at that position already (R5)."""
+    policy_faults: int = 0
+    """Rows ended because their policy raised or answered nonsense."""
+    unreadable_signals: int = 0
+    """Rows whose policy fell back because a signal was NaN or infinite."""
     preemptions: int = 0
     parked_evictions: int = 0
     stale_messages: int = 0

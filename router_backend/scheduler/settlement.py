@@ -8,13 +8,14 @@ per position (R5) and steps per request (R4). Frees nothing and sends nothing: o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from router_backend.core.effects import Emit, Reason
-from router_backend.core.errors import LocalProtocolError
+from router_backend.core.errors import PolicyError
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.ledger import handoff_to
 from router_backend.handoff.message import Handoff
@@ -49,23 +50,39 @@ class Settlement:
         destinations = self._destinations(sampled, picked, output)
         for sequence, token, destination in zip(sampled, tokens, destinations, strict=True):
             sequence.tokens.append(token)
-            if destination == LOCAL:
+            if isinstance(destination, PolicyError):
+                yield self._policy_fault(sequence, destination)
+            elif destination == LOCAL:
                 yield self._stay(sequence, token)
             else:
                 yield self._leave(sequence, token, destination)
 
-    def _destinations(self, sampled: list[Sequence], picked: list[int], output: StepOutput) -> list[int]:
-        """Each row's destination by its own policy; rows of one policy are routed together."""
+    def _destinations(
+        self, sampled: list[Sequence], picked: list[int], output: StepOutput
+    ) -> list[int | PolicyError]:
+        """Each row's destination by its own policy, or that policy's fault.
+
+        Rows of one policy are routed together.
+        """
         groups: dict[int, list[int]] = {}
         for row, sequence in enumerate(sampled):
             groups.setdefault(id(sequence.router), []).append(row)
-        destinations = np.empty(len(sampled), dtype=np.int64)
+        destinations: list[int | PolicyError] = [LOCAL] * len(sampled)
         for rows in groups.values():
             members = [sampled[row] for row in rows]
             index = np.array([picked[row] for row in rows], dtype=np.int64)
-            router: Router = members[0].router
-            destinations[rows] = router.route(StepBatch(self.settings.model, members, output, index))
-        return destinations.tolist()  # type: ignore[no-any-return]
+            step = StepBatch(self.settings.model, members, output, index)
+            for row, destination in zip(rows, self._routed(members[0].router, step), strict=True):
+                destinations[row] = destination
+        return destinations
+
+    def _routed(self, router: Router, step: StepBatch) -> Sequences[int | PolicyError]:
+        try:
+            destinations: list[int] = router.route(step).tolist()
+        except PolicyError as error:
+            return [error] * len(step)
+        self.counters.unreadable_signals += step.num_unreadable
+        return destinations
 
     def _stay(self, sequence: Sequence, token: int) -> Outcome:
         emit = self._commit(sequence, token)
@@ -75,15 +92,16 @@ class Settlement:
 
     def _leave(self, sequence: Sequence, token: int, destination: int) -> Outcome:
         if not 1 <= destination <= len(self.settings.peers):
-            return self._policy_fault(sequence, f"route answered {destination}, which is no peer")
+            return self._policy_fault(sequence, f"route: answered {destination}, which is no peer")
         target = self.settings.peers[destination - 1]
         try:
             handoff = sequence.router.send(sequence, target)
-        except LocalProtocolError as error:
-            return self._policy_fault(sequence, str(error))
+        except PolicyError as error:
+            return self._policy_fault(sequence, error)
         dropped = len(sequence.tokens) - handoff.loc
         if handoff.target != target or dropped not in (0, 1):
-            return self._policy_fault(sequence, f"send made a message for {handoff.target} at {handoff.loc}")
+            what = f"send: made a message for model {handoff.target} that ends at {handoff.loc}"
+            return self._policy_fault(sequence, what)
         if dropped and sequence.attempt >= self.settings.models - 1:
             self.counters.forced_keeps += 1
             handoff, dropped = handoff_to(sequence, target), 0
@@ -101,11 +119,13 @@ class Settlement:
             return Outcome(sequence, end=Reason.ERROR, message=message)
         return Outcome(sequence, handoff=handoff)
 
-    def _policy_fault(self, sequence: Sequence, what: str) -> Outcome:
+    def _policy_fault(self, sequence: Sequence, what: str | PolicyError) -> Outcome:
         sequence.tokens.pop()
         self.counters.discarded += 1
+        self.counters.policy_faults += 1
         name = sequence.request.policy.name
-        return Outcome(sequence, end=Reason.ERROR, message=f"TR_POLICY: {name}: {what}")
+        error = what if isinstance(what, PolicyError) else PolicyError(f"{name}.{what}")
+        return Outcome(sequence, end=Reason.ERROR, message=str(error))
 
     def _commit(self, sequence: Sequence, token: int) -> Emit:
         """Count and announce the token that is now the sequence's last."""

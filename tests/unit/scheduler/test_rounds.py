@@ -15,7 +15,8 @@ SMALL, LARGE = ModelIndex(0), ModelIndex(1)
 
 
 def reports(effects: list[Effect]) -> list[Effect]:
-    return [effect for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Report | Go)]
+    sends = [effect for effect in effects if isinstance(effect, Send)]
+    return [effect for effect in sends if isinstance(effect.message, Report | Go)]
 
 
 def test_a_round_starts_everybody_who_is_waited_for():

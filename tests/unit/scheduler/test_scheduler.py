@@ -11,6 +11,7 @@ from router_backend.core.request import ModelIndex, Sampling
 from router_backend.handoff.ledger import handoff_to
 from router_backend.handoff.message import Admitted, Beat, Finished, Handoff
 from router_backend.policies.base import BaseRouter, Place
+from router_backend.policies.guard import GuardedRouter
 from router_backend.scheduler.batch import Hold, LaunchReason, Needs, Row
 from router_backend.scheduler.scheduler import Scheduler
 from tests.builders import (
@@ -152,7 +153,8 @@ def at_the_large_model(router_class: type[BaseRouter]) -> Scheduler:
     small.admit(request(policy=ALWAYS), 0.0)
     (there,) = handoffs(step(small, 40))
     large.resume(there, 0.0)
-    large.roster.queues.find("r").router = router_class(Place(LARGE, NAMES[:2], SMALL, VOCAB))
+    place = Place(LARGE, NAMES[:2], SMALL, VOCAB)
+    large.roster.queues.find("r").router = GuardedRouter("fixed", router_class(place))
     return large
 
 
@@ -169,6 +171,16 @@ class Astray(Dropping):
         return np.full(len(step_batch), 7)
 
 
+class Broken(Dropping):
+    def route(self, step_batch):
+        return 1 // 0
+
+
+class Fractional(Dropping):
+    def route(self, step_batch):
+        return np.full(len(step_batch), 0.5)
+
+
 class Elsewhere(Dropping):
     def send(self, sequence, target):
         return handoff_to(sequence, LARGE)
@@ -182,17 +194,60 @@ class Greedy(Dropping):
 @pytest.mark.parametrize(
     ("router", "complaint"),
     [
-        (Astray, "fixed: route answered 7, which is no peer"),
-        (Elsewhere, "fixed: send made a message for 1 at 4"),
-        (Greedy, "fixed: TR_PROTOCOL: only the sampled token can be dropped, not 2 tokens"),
+        (Astray, "fixed.route: answered 7, which is no peer"),
+        (Elsewhere, "fixed.send: made a message for model 1 that ends at 4"),
+        (Greedy, "fixed.send: LocalProtocolError: TR_PROTOCOL: only the sampled token can be dropped"),
+        (Broken, "fixed.route: ZeroDivisionError: "),
+        (Fractional, "fixed.route: answered float64[1], not int[1]"),
     ],
 )
 def test_a_policy_that_answers_nonsense_ends_its_request_by_name(router, complaint):
     large = at_the_large_model(router)
     (close,) = closes(step(large, 50))
 
-    assert (close.reason, close.message) == (Reason.ERROR, f"TR_POLICY: {complaint}")
+    assert close.reason is Reason.ERROR
+    assert close.message.startswith(f"TR_POLICY: {complaint}")
+    assert large.counters.policy_faults == 1
     large.check_integrity()
+
+
+def test_a_policy_that_raises_costs_nobody_else_anything():
+    chosen = scheduler()
+    chosen.admit(request("good"), 0.0)
+    chosen.admit(request("bad", policy=ALWAYS), 0.0)
+    chosen.roster.queues.find("bad").router = GuardedRouter("mine", Broken(Place(SMALL, NAMES, SMALL, VOCAB)))
+    effects = step(chosen, 40, 41)
+
+    assert [close.request_id for close in closes(effects)] == ["bad"]
+    assert [effect.request_id for effect in effects if isinstance(effect, Emit)] == ["good"]
+    chosen.check_integrity()
+
+
+class Refusing(BaseRouter):
+    def receive(self, sequence, handoff):
+        raise ValueError("not from you")
+
+
+def test_a_policy_that_refuses_a_return_ends_that_request():
+    small, large = scheduler(0), scheduler(1)
+    small.admit(request(policy=ALWAYS), 0.0)
+    (there,) = handoffs(step(small, 40))
+    large.resume(there, 0.0)
+    (back,) = handoffs(step(large, 50))
+    refusing = Refusing(Place(SMALL, NAMES[:2], SMALL, VOCAB))
+    small.roster.queues.find("r").router = GuardedRouter("mine", refusing)
+    (close,) = closes(small.resume(back, 0.0))
+
+    assert close.message == "TR_POLICY: mine.receive: ValueError: not from you"
+    small.check_integrity()
+
+
+def test_a_sick_row_is_counted_and_falls_back():
+    chosen = scheduler()
+    chosen.admit(request(policy=stitch(0.5)), 0.0)
+    effects = step(chosen, 40, entropy=[float("nan")])
+
+    assert (emitted(effects), chosen.counters.unreadable_signals) == ([(0, (40,))], 1)
 
 
 def test_a_request_that_only_discards_is_stopped_by_its_step_budget():

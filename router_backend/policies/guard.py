@@ -1,0 +1,52 @@
+"""A policy's mistakes cost its own requests and nothing else.
+
+Routing rules are written by users. Whatever one raises or answers, the batch goes on: the guard turns
+it into a PolicyError that names the policy and the method, and the scheduler ends the rows concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from router_backend.core.errors import PolicyError
+from router_backend.core.request import ModelIndex, Request
+from router_backend.core.sequence import Sequence
+from router_backend.handoff.message import Handoff
+from router_backend.policies.base import Router
+from router_backend.scheduler.batch import IntArray, StepBatch
+
+Answer = TypeVar("Answer")
+
+
+class GuardedRouter:
+    """The router `inner`, known to users as `name`; every method raises PolicyError and nothing else."""
+
+    def __init__(self, name: str, inner: Router) -> None:
+        self._name = name
+        self._inner = inner
+        self.needs = inner.needs
+
+    def entry(self, request: Request) -> ModelIndex:
+        return self._asked("entry", lambda: self._inner.entry(request))
+
+    def route(self, step: StepBatch) -> IntArray:
+        destinations = np.asarray(self._asked("route", lambda: self._inner.route(step)))
+        if destinations.shape != (len(step),) or not np.issubdtype(destinations.dtype, np.integer):
+            answer = f"{destinations.dtype}{list(destinations.shape)}"
+            raise PolicyError(f"{self._name}.route: answered {answer}, not int[{len(step)}]")
+        return destinations
+
+    def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
+        return self._asked("send", lambda: self._inner.send(sequence, target))
+
+    def receive(self, sequence: Sequence, handoff: Handoff) -> None:
+        self._asked("receive", lambda: self._inner.receive(sequence, handoff))
+
+    def _asked(self, method: str, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return ask()
+        except Exception as error:
+            raise PolicyError(f"{self._name}.{method}: {type(error).__name__}: {error}") from error
