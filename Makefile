@@ -45,7 +45,7 @@ serve: setup  ## start Triton with both models, print the URLs and examples; Ctr
 	  $(if $(SMALL),--small '$(SMALL)') $(if $(LARGE),--large '$(LARGE)')
 
 test: setup  ## the whole suite, a real Triton server included
-	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup \
+	@$(PY) -m pytest -n $(TEST_WORKERS) \
 	  --cov=router_backend --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_MIN) $(TESTS)
 
 check: setup  ## ruff, mypy --strict, and the tests that keep the architecture and the style
