@@ -43,7 +43,7 @@ THIRD_PARTY_HOMES = {
     "msgspec": ("router_backend/handoff/codec.py",),
     "pydantic": ("python_backend/config.py", "python_backend/runner/heads/", "tools/"),
     "yaml": ("python_backend/config.py", "tools/"),
-    "zmq": ("python_backend/transport/",),
+    "zmq": ("python_backend/transport/", "tools/bench_handoff.py"),
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
     "torch": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
     "safetensors": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),

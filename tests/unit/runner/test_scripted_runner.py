@@ -23,6 +23,7 @@ from python_backend.runner.scripted_runner import (
 )
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.core.request import RequestId, Sampling
+from router_backend.planner.latency import StepLatency
 from router_backend.scheduler.batch import BatchPlan, LaunchReason, Needs, Row, StepOutput
 
 
@@ -157,6 +158,34 @@ def test_a_step_takes_the_time_of_its_batch(rows: tuple[Row, ...], expected_ms: 
 
     assert subject.step_ms(plan(*rows)) == pytest.approx(expected_ms)
     assert pace.now * 1000 == pytest.approx(expected_ms, abs=0.01)
+
+
+def test_a_measured_curve_takes_the_place_of_the_list() -> None:
+    subject = runner(Script(vocab_size=8, curve=StepLatency(((1, 6.0), (3, 8.0))), token_ms=0.1))
+
+    assert subject.step_ms(plan(row(3), row(9, fed=3))) == pytest.approx(7.2)
+
+
+@pytest.mark.parametrize(("pause_s", "expected_ms"), [(0.0004, 12.0), (0.002, 14.0)])
+def test_a_short_time_between_steps_is_a_part_of_the_second(pause_s: float, expected_ms: float) -> None:
+    pace = FakePace()
+    subject = runner(Script(vocab_size=8, latency_ms=(6.0,), host_ms=0.5), pace=pace)
+    subject.execute(plan(row(3)))
+    pace.now += pause_s
+    subject.execute(plan(row(4)))
+
+    assert pace.now * 1000 == pytest.approx(expected_ms, abs=0.02)
+
+
+def test_the_first_step_asks_for_exact_timers_once() -> None:
+    asked: list[bool] = []
+    fake = FakePace()
+    pace = Pace(fake.clock, fake.sleep, lambda: asked.append(True))
+    subject = ScriptedRunner(ScriptedSettings(Script(vocab_size=8), 0, 64, 16), pace)
+    subject.execute(plan(row(3)))
+    subject.execute(plan(row(4)))
+
+    assert asked == [True]
 
 
 def test_waiting_ends_on_time_although_every_sleep_is_late() -> None:

@@ -1,0 +1,1 @@
+"""Tests of the emulated pair and of what measures it."""

@@ -1,0 +1,204 @@
+"""Four modes of routed serving against the model's prediction, on an EMULATED pair of models.
+
+    python -m tools.bench_modes [--json] [--plot PNG] [--seconds 2.5] [--repeat 5]
+                                [--concurrency 1 2 3 4 8 16] [--modes delayed eager_async ...]
+
+Real processes, ZeroMQ, Triton and gRPC streams; only the models are step times: small 6.0 ms, large 27.9 ms,
+route probability 0.35 (arXiv:2610.12242, Figure 10). Give it a quiet machine; on a busy one, run it as
+`chrt -r 1 python -m tools.bench_modes`, so that other programs do not decide when a step ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from router_backend.core.errors import ConfigError
+from router_backend.planner.barrier import BarrierMode, predict_barrier
+from router_backend.planner.thresholds import Plan, plan
+from router_backend.scheduler.rounds import Mode
+from tools.emulation.closed_loop import ClosedLoopError
+from tools.emulation.deployment import Setting, server_options
+from tools.emulation.measure import Effort, Measured, measure
+from tools.emulation.pair import EmulatedPair, a100_pair
+from tools.triton_server import ServerError, TritonServer
+
+CONCURRENCY = (1, 2, 3, 4, 8, 16)
+SWEPT = (2, 3, 4)
+"""Live requests for which every threshold of the large model is measured."""
+BARRIERS = {Mode.STEP_SYNC: BarrierMode.STEP_SYNC, Mode.MODEL_SYNC: BarrierMode.SLOWEST_FIRST}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One thing to measure."""
+
+    mode: Mode
+    n: int
+    thresholds: tuple[int, ...]
+    predicted: float
+    is_swept: bool = False
+    """Belongs to the threshold sweep, not to the comparison of modes."""
+
+    @property
+    def deployment(self) -> tuple[Mode, tuple[int, ...]]:
+        """What must be served for it. With thresholds of one, delayed batching is eager."""
+        is_eager = self.mode is Mode.DELAYED and set(self.thresholds) == {1}
+        return (Mode.EAGER_ASYNC if is_eager else self.mode), self.thresholds
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Throughputs in committed tok/s."""
+
+    mode: str
+    n: int
+    thresholds: tuple[int, ...]
+    throughput: float
+    predicted: float
+    ratio: float
+    gap_p50_ms: float
+    gap_p99_ms: float
+    mean_batch: tuple[float, ...]
+    windows: tuple[float, ...]
+
+
+def cells(pair: EmulatedPair, modes: Sequence[Mode], counts: Sequence[int]) -> list[Cell]:
+    """What to measure: every mode at every concurrency, and the large model's thresholds."""
+    plans = {n: plan(pair.system(), n) for n in counts}
+    found = [_cell(pair, mode, plans[n]) for mode in modes for n in counts]
+    if Mode.DELAYED in modes:
+        found += [cell for n in counts if n in SWEPT for cell in _sweep(plans[n])]
+    return found
+
+
+def _cell(pair: EmulatedPair, mode: Mode, planned: Plan) -> Cell:
+    n, ones = planned.concurrency, planned.eager.thresholds
+    if mode is Mode.DELAYED:
+        return Cell(mode, n, planned.chosen.thresholds, planned.chosen.throughput)
+    if mode is Mode.EAGER_ASYNC:
+        return Cell(mode, n, ones, planned.eager.throughput)
+    return Cell(mode, n, ones, predict_barrier(pair.system(), BARRIERS[mode], n))
+
+
+def _sweep(planned: Plan) -> Iterator[Cell]:
+    for one in sorted(planned.predictions, key=lambda one: one.thresholds):
+        if one.thresholds[0] == 1:
+            yield Cell(Mode.DELAYED, planned.concurrency, one.thresholds, one.throughput, is_swept=True)
+
+
+class Bench:
+    """Measures cells, one deployment after the other, and tells its progress on stderr."""
+
+    def __init__(self, pair: EmulatedPair, effort: Effort, run_dir: Path) -> None:
+        self._pair = pair
+        self._effort = effort
+        self._run_dir = run_dir
+        self._measured: dict[tuple[Mode, tuple[int, ...], int], Measured] = {}
+
+    def rows(self, wanted: Sequence[Cell]) -> list[Row]:
+        """One row per cell, in order; equal ones are measured once."""
+        keys = dict.fromkeys((*cell.deployment, cell.n) for cell in wanted)
+        for mode, thresholds in dict.fromkeys(cell.deployment for cell in wanted):
+            counts = [n for one, its_thresholds, n in keys if (one, its_thresholds) == (mode, thresholds)]
+            self._serve(mode, thresholds, counts)
+        return [_row(cell, self._measured[(*cell.deployment, cell.n)]) for cell in wanted]
+
+    def _serve(self, mode: Mode, thresholds: tuple[int, ...], counts: Sequence[int]) -> None:
+        setting = Setting(self._pair, mode, thresholds)
+        with TritonServer(server_options(setting, self._run_dir)) as server:
+            for n in counts:
+                measured = measure(server, self._pair, n, self._effort)
+                self._measured[mode, thresholds, n] = measured
+                _tell(f"{mode.value} {list(thresholds)} n={n}: {measured.throughput:.1f} tok/s")
+
+
+def _row(cell: Cell, found: Measured) -> Row:
+    return Row(
+        cell.mode.value,
+        cell.n,
+        cell.thresholds,
+        found.throughput,
+        cell.predicted,
+        found.throughput / cell.predicted,
+        found.gap_p50_ms,
+        found.gap_p99_ms,
+        found.mean_batch,
+        found.windows,
+    )
+
+
+def as_document(rows: Sequence[Row], sweep: Sequence[Row]) -> dict[str, object]:
+    """JSON: `rows` one per mode and n, `sweep` one per n and threshold of the large model."""
+    return {"emulated": True, "rows": [*map(asdict, rows)], "sweep": [*map(asdict, sweep)]}
+
+
+def as_text(rows: Sequence[Row], sweep: Sequence[Row]) -> str:
+    head = f"{'mode':<12}{'n':>4}{'thresholds':>12}{'tok/s':>9}{'predicted':>11}{'ratio':>8}"
+    lines = ["emulated models, real runtime", head + f"{'gap p50':>9}{'p99 ms':>9}  mean batch"]
+    lines += map(_line, rows)
+    if sweep:
+        lines += ["threshold sweep", *map(_line, sweep)]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    name = ",".join(map(str, row.thresholds))
+    batches = " ".join(f"{batch:.2f}" for batch in row.mean_batch)
+    start = f"{row.mode:<12}{row.n:>4}{name:>12}{row.throughput:>9.1f}{row.predicted:>11.1f}{row.ratio:>8.3f}"
+    return start + f"{row.gap_p50_ms:>9.1f}{row.gap_p99_ms:>9.1f}  {batches}"
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m tools.bench_modes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = result.add_argument
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--plot", type=Path, metavar="PNG", help="draw gain breakdown and throughput against user speed")
+    add("--seconds", type=float, default=2.5, help="length of one window (default 2.5)")
+    add("--repeat", type=int, default=5, help="windows per setting, of which the median counts (default 5)")
+    add("--concurrency", type=int, nargs="+", default=CONCURRENCY, metavar="N", help="numbers of clients")
+    add("--modes", nargs="+", default=list(Mode), type=Mode, metavar="MODE", help="default: all four")
+    return result
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0, or 1 when the server or a client failed, or 2 for an option that cannot be used."""
+    options = parser().parse_args(argv)
+    started_at = time.perf_counter()
+    try:
+        wanted = cells(a100_pair(), options.modes, options.concurrency)
+        with tempfile.TemporaryDirectory(prefix="bench_modes-") as folder:
+            bench = Bench(a100_pair(), Effort(options.seconds, options.repeat), Path(folder) / "run")
+            found = list(zip(wanted, bench.rows(wanted), strict=True))
+        parts = [[row for cell, row in found if cell.is_swept is which] for which in (False, True)]
+        if options.plot:
+            from tools.emulation.pictures import draw
+
+            draw(options.plot, parts[0])
+    except (ServerError, ClosedLoopError) as error:
+        print(f"bench_modes: {error}", file=sys.stderr)
+        return 1
+    except ConfigError as error:
+        print(f"bench_modes: {error}", file=sys.stderr)
+        return 2
+    _tell(f"took {time.perf_counter() - started_at:.0f} s")
+    print(json.dumps(as_document(*parts)) if options.json else as_text(*parts))
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
