@@ -21,7 +21,7 @@ from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit
 from router_backend.policies.base import Place
 from router_backend.policies.registry import PolicyBook
-from router_backend.scheduler.batch import BatchPlan, LaunchReason
+from router_backend.scheduler.batch import BatchPlan
 from router_backend.scheduler.scheduler import Scheduler
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.checkers import Checkers
@@ -29,6 +29,7 @@ from router_backend.simulation.clock import ManualClock
 from router_backend.simulation.commits import CommitLog
 from router_backend.simulation.engine import Engine, EngineSettings
 from router_backend.simulation.home import Home
+from router_backend.simulation.launches import LaunchRecord
 from router_backend.simulation.network import PERFECT, Conditions, Network
 from router_backend.simulation.script import SCRIPT, Script
 from router_backend.simulation.trace import Trace
@@ -57,16 +58,6 @@ class Deployment:
         """The real policies of one model."""
         names = tuple(f"model{index}" for index in range(len(self.schedulers)))
         return PolicyBook(Place(ModelIndex(model), names, ModelIndex(0), self.script.vocab_size))
-
-
-class LaunchRecord(NamedTuple):
-    """One batch: when, where, why, for how long and of which requests."""
-
-    at: float
-    model: int
-    reason: LaunchReason
-    step_s: float
-    request_ids: tuple[RequestId, ...]
 
 
 class _Arrive(NamedTuple):

@@ -13,8 +13,8 @@ import pytest
 from router_backend.core.effects import Reason
 from router_backend.scheduler.rounds import Mode
 from router_backend.simulation.cluster import Cluster
+from router_backend.simulation.scenario import Scenario, scenario
 from router_backend.simulation.script import Script
-from tests.simulation.scenarios import Scenario, scenario
 from tests.source_tree import ROOT
 
 BATCH = 25
@@ -94,7 +94,7 @@ def visited(clusters: list[Cluster]) -> Counter[str]:
 def test_a_failure_says_how_to_replay_it() -> None:
     found = scenario(3)
     twice = replace(found, requests=(*found.requests, found.requests[0]), arrivals=(*found.arrivals, 99.0))
-    with pytest.raises(AssertionError, match=r"tests.simulation.scenarios 3 2 0.0 delayed.*used twice"):
+    with pytest.raises(AssertionError, match=r"tools.simulate --replay 3 2 0.0 delayed.*used twice"):
         twice.finished()
 
 
@@ -113,7 +113,7 @@ def digest(found: Scenario) -> str:
 def test_a_seed_is_a_trace_also_in_another_process() -> None:
     here = [digest(scenario(seed, models)) for seed in range(8) for models in (2, 3)]
     code = (
-        "from tests.simulation.scenarios import scenario\n"
+        "from router_backend.simulation.scenario import scenario\n"
         "for seed in range(8):\n"
         "    for models in (2, 3):\n"
         "        print(scenario(seed, models).finished().trace.digest())\n"

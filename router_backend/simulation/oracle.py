@@ -14,7 +14,8 @@ from router_backend.simulation.script import Script, context_of
 
 def expected_answer(request: Request, script: Script, models: int) -> tuple[list[int], list[int]]:
     """Token ids of the answer and the model that writes each."""
-    tokens, writers = list(request.prompt), []
+    tokens = list(request.prompt)
+    writers: list[int] = []
     here = 0
     while len(writers) < request.max_tokens:
         seed = request.sampling.seed

@@ -1,12 +1,11 @@
 """Random deployments and workloads, each from one number.
 
-A scenario is replayed with `python -m tests.simulation.scenarios SEED ...`, which prints its trace.
+A seed that fails is replayed with `python -m tools.simulate --replay SEED ...`, which prints its trace.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +15,8 @@ from router_backend.scheduler.rounds import Mode
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
 from router_backend.simulation.network import PERFECT, Conditions
+from router_backend.simulation.oracle import expected_answer
 from router_backend.simulation.script import Script
-from tests.simulation.oracle import expected_answer
 
 TEMPLATE = tuple(range(1, 41))
 """Prompts begin alike, so that prefixes are shared."""
@@ -35,7 +34,7 @@ class Scenario:
 
     @property
     def arguments(self) -> str:
-        """What `main` needs to build it again."""
+        """What `--replay` needs to build it again."""
         deployment = self.deployment
         mode = deployment.schedulers[0].mode.value
         return f"{self.seed} {len(deployment.schedulers)} {deployment.conditions.drop_p} {mode}"
@@ -52,13 +51,17 @@ class Scenario:
         """Run to the end with every check; a failure names the seed."""
         cluster = self.cluster()
         try:
-            cluster.run()
-            cluster.check_end()
-            self.check_texts(cluster)
+            self.finish(cluster)
         except Exception as error:
-            replay = f"python -m tests.simulation.scenarios {self.arguments}"
+            replay = f"python -m tools.simulate --replay {self.arguments}"
             raise AssertionError(f"seed {self.seed} at {cluster.now} s ({replay}): {error!r}") from error
         return cluster
+
+    def finish(self, cluster: Cluster) -> None:
+        """Run `cluster` to the end with every check."""
+        cluster.run()
+        cluster.check_end()
+        self.check_texts(cluster)
 
     def check_texts(self, cluster: Cluster) -> None:
         """Complete answers are the oracle's; those that were cut off are the beginning of them."""
@@ -170,22 +173,3 @@ def _conditions(rng: np.random.Generator, drop_p: float) -> Conditions:
 
 def _ordered(rng: np.random.Generator) -> Conditions:
     return Conditions(delay_ticks_max=int(rng.integers(0, 9)))
-
-
-def main(argv: list[str]) -> int:
-    """Print the trace of SEED [MODELS [DROP_P [MODE]]]."""
-    seed, models, drop_p, mode = [*argv, *("2", "0", "delayed")[len(argv) - 1 :]]
-    found = scenario(int(seed), int(models), float(drop_p), Mode(mode))
-    cluster = found.cluster()
-    try:
-        cluster.run()
-        cluster.check_end()
-        found.check_texts(cluster)
-    finally:
-        print("\n".join(cluster.trace.lines()))
-        print(found.deployment, *found.requests, sep="\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
