@@ -11,9 +11,9 @@ import http.client
 import os
 import re
 import secrets
-import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,8 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from tools.triton_guard import DONE, sweep
 from tools.triton_layout import (
     LOOPBACK,
+    ROOT,
     SHM,
     STUB,
     TOKEN_ROUTER_BACKEND,
@@ -82,6 +84,7 @@ class TritonServer:
         self.log_path = options.run_dir / "tritonserver.log"
         self._sockets: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
     def __enter__(self) -> TritonServer:
@@ -128,6 +131,7 @@ class TritonServer:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        self._guard = self._guarded_by(self._process.pid)
         try:
             self._wait_ready()
         except BaseException:
@@ -143,10 +147,11 @@ class TritonServer:
             self._log.close()
             self._log = None
         if self._sockets is not None:
-            shutil.rmtree(self._sockets, ignore_errors=True)
+            sweep(SHM, self.shm_prefix, self._sockets)
             self._sockets = None
-        for region in SHM.glob(f"{self.shm_prefix}*"):
-            region.unlink(missing_ok=True)
+        if self._guard is not None:
+            self._guard.communicate(DONE)
+            self._guard = None
 
     def wait(self) -> int:
         """Block until the server ends by itself; its exit status."""
@@ -183,6 +188,12 @@ class TritonServer:
             command.append("--model-control-mode=explicit")
             command += [f"--load-model={name}" for name in self.options.load_models]
         return [*command, *self.options.arguments]
+
+    def _guarded_by(self, group: int) -> subprocess.Popen[bytes]:
+        """A process that cleans up in our place should we be killed."""
+        what = [str(group), str(SHM), self.shm_prefix, str(self._sockets)]
+        command = [sys.executable, "-m", "tools.triton_guard", *what]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
 
     def _wait_ready(self) -> None:
         assert self._process is not None
