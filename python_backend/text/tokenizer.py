@@ -40,8 +40,14 @@ class ModelTokenizer:
         return self._chat is not None
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of `text`; special tokens that are written in it count as such."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        """Ids of `text`; special tokens that are written in it count as such.
+
+        RequestError when the vocabulary has nothing for a part of it, not even an unknown token.
+        """
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the library raises nothing more special
+            raise RequestError(f"prompt: the model's tokenizer cannot encode it: {error}") from error
         if self._bos_id is not None and ids[:1] != [self._bos_id]:
             ids.insert(0, self._bos_id)
         return tuple(ids)

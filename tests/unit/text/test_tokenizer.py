@@ -5,6 +5,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from python_backend.text.chat_template import ChatTemplate
 from python_backend.text.tokenizer import ModelTokenizer, load_tokenizer
@@ -122,3 +124,10 @@ def test_templates_find_the_names_they_expect() -> None:
     source = "{{ strftime_now('%d %b') }} {{ messages[0]|tojson }} {{ eos_token }}"
     shown = ChatTemplate(source, {"eos_token": "</s>"}, lambda: noon).render(CHAT)
     assert shown == '02 Jan {"role": "user", "content": "hello <b>"} </s>'
+
+
+def test_a_word_outside_a_vocabulary_without_unknown_token_is_the_clients_error() -> None:
+    backend = Tokenizer(WordLevel({"hello": 0}, unk_token="[UNK]"))
+
+    with pytest.raises(RequestError, match="prompt: the model's tokenizer cannot encode it"):
+        ModelTokenizer(backend, {}).encode("goodbye")
