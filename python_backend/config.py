@@ -97,6 +97,8 @@ class Deployment(Settings):
     front: FrontSettings = FrontSettings()
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""
+    event_log: str = ""
+    """Folder for a log of every launch and hand-off, relative to the repository; default: none is kept."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Deployment:

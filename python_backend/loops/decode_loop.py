@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import ModelRunner
 from router_backend.core.effects import Close, Effect, Reason, Send
@@ -96,6 +97,8 @@ class DecodeLoop:
     ) -> None:
         self.figures = LoopFigures()
         self.publish: Callable[[], None] = lambda: None
+        self.note: Callable[[Step], None] = lambda step: None
+        """Told of every step that has run, and what followed."""
         self.held: Callable[[], Iterable[Sequence]] = tuple
         """The sequences of the scheduler, to be closed at the end."""
         self._scheduler = scheduler
@@ -178,7 +181,10 @@ class DecodeLoop:
         self.figures.steps += 1
         self.figures.step_s_sum += ended_at - started_at
         # What arrived during the step comes before its end, or a report of who waits would not count it.
-        return self._hear(ended_at) + self._scheduler.apply(plan, output, ended_at)
+        heard = self._hear(ended_at)
+        effects = self._scheduler.apply(plan, output, ended_at)
+        self.note(Step(started_at, ended_at, plan, effects))
+        return heard + effects
 
     def _pass_on(self, effects: list[Effect]) -> None:
         if effects:

@@ -22,6 +22,7 @@ from python_backend.config import Deployment
 from python_backend.loops.base import Ask, ResponsePort
 from python_backend.loops.client_loop import ClientLoop
 from python_backend.loops.decode_loop import BROKEN, DecodeEvent, DecodeLoop
+from python_backend.loops.event_log import EventLog
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor
@@ -43,7 +44,7 @@ SWITCH_INTERVAL_S = 0.0005
 """A tenth of Python's default: a busy thread delays the handoff loop by this much at most (triton.md)."""
 JOIN_S = 10.0
 
-_Loop = HandoffLoop | ClientLoop | DecodeLoop
+_Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog
 
 Figures = Mapping[str, float | dict[str, float]]
 
@@ -75,7 +76,12 @@ class Subserver:
         self._decode = DecodeLoop(self._scheduler, runner, inbox, self._handoff.perform, clock)
         self._decode.publish = self._publish
         self._decode.held = lambda: self._scheduler.roster.queues
-        loops: tuple[_Loop, ...] = (self._handoff, self._client, self._decode)
+        loops: list[_Loop] = [self._handoff, self._client, self._decode]
+        if deployment.event_log:
+            index = self._scheduler.settings.model
+            event_log = EventLog(Path(deployment.event_log), deployment.names, index)
+            self._decode.note = event_log.note
+            loops.insert(0, event_log)
         self._threads = {loop: self._thread(loop) for loop in loops}
 
     @property
@@ -168,6 +174,8 @@ def build_subserver(
     """The subserver of model `name` in a server's process: real engine, ipc socket in the server's folder."""
     folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
     runner = build_runner(deployment, name, repository)
+    if deployment.event_log:
+        deployment = deployment.model_copy(update={"event_log": str(repository / deployment.event_log)})
     return Subserver(deployment, name, runner, ZmqTransport(folder, name))
 
 

@@ -21,6 +21,7 @@ from python_backend.loops.decode_loop import (
     PeerBack,
     PeerLost,
 )
+from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
@@ -261,3 +262,13 @@ def test_a_resting_loop_is_ended_by_stop_from_another_thread(caplog: pytest.LogC
     loop.run()
 
     assert (loop.figures.turns, world.performed, caplog.text) == (1, [], "")
+
+
+def test_a_step_that_has_run_is_noted_with_its_times_and_what_followed() -> None:
+    world = Remembering(PLAN)
+    loop = loop_of(world, abort("b"))
+    noted: list[Step] = []
+    loop.note = noted.append
+    loop.turn()
+
+    assert noted == [Step(2.0, 3.0, PLAN, [APPLIED])]
