@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from python_backend.runner.base import RunnerInfo
+from python_backend.runner.heads.loading import HeadBook, load_head
+from python_backend.runner.heads.vocabulary import tokenizer_sha
 from python_backend.runner.torch_runner import signals
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.linears import PRECISIONS, Precision, chosen_dtype
@@ -47,6 +49,7 @@ class TorchRunner:
         with torch.inference_mode():
             weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size)
             self._model = Model(config, weights, self.info.length_max)
+            self._heads = _heads(settings, config, weights.embed)
             self.pool = KvPool(config, self.info.num_blocks, settings.block_size, dtype)
 
     def execute(self, plan: BatchPlan) -> StepOutput:
@@ -68,7 +71,18 @@ class TorchRunner:
         logp = signals.log_probs(logits)
         tokens = sample(logits, logp, plan.sampling_rows, self._index)
         picked = logp.gather(1, tokens[:, None])[:, 0]
-        return StepOutput(tokens.numpy(), _float32(picked), **_signals(plan.needs, hidden, logits, logp))
+        scores = self._scores(plan.needs.heads, hidden, tokens, logits)
+        columns = _signals(plan.needs, hidden, logits, logp)
+        return StepOutput(tokens.numpy(), _float32(picked), scores=scores, **columns)
+
+    def _scores(
+        self, names: tuple[str, ...], hidden: Tensor, tokens: Tensor, logits: Tensor
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        if not names:
+            return {}
+        largest = signals.largest(logits, self._heads.topk(names))[1]
+        scores = self._heads.scores(names, hidden, tokens, largest)
+        return {name: _float32(score) for name, score in scores.items()}
 
     def _check(self, rows: Sequence[Row]) -> None:
         assert rows, "a plan without rows"
@@ -120,6 +134,13 @@ def _signals(needs: Needs, hidden: Tensor, logits: Tensor, logp: Tensor) -> dict
     if needs.hidden:
         columns["hidden"] = _float32(hidden)
     return columns
+
+
+def _heads(settings: TorchSettings, config: ModelConfig, embedding: Tensor) -> HeadBook:
+    heads = {name: load_head(path, config.hidden_size, embedding) for name, path in settings.heads}
+    for head in heads.values():
+        head.card.check_tokenizer(tokenizer_sha(settings.model_dir))
+    return HeadBook(heads)
 
 
 def _float32(column: Tensor) -> npt.NDArray[np.float32]:

@@ -27,3 +27,5 @@ class TorchSettings:
     length_max: int | None = None
     vocab_size: int | None = None
     model: ModelIndex = FIRST_MODEL
+    heads: tuple[tuple[str, Path], ...] = ()
+    """Router heads by name, each with the folder of its artefact."""
