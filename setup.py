@@ -1,6 +1,6 @@
-"""Builds the optional native module. Everything else about the package is in pyproject.toml.
+"""Builds the optional native modules. Everything else about the package is in pyproject.toml.
 
-`optional=True`: without a compiler the installation still succeeds, and the Python twin is used.
+`optional=True`: without a compiler the installation still succeeds, and the Python twins are used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from setuptools import setup
 
 try:
     from pybind11.setup_helpers import Pybind11Extension
-except ImportError:  # --no-build-isolation without pybind11: the twin serves
+except ImportError:  # --no-build-isolation without pybind11: the twins serve
     extensions = []
 else:
     extensions = [
@@ -19,7 +19,16 @@ else:
             depends=["router_backend/native/arrays.h"],
             cxx_std=17,
             optional=True,
-        )
+        ),
+        Pybind11Extension(
+            "router_backend.native._kernels",
+            ["router_backend/native/kernels.cpp"],
+            depends=["router_backend/native/tiles.inc", "router_backend/native/workers.h"],
+            cxx_std=17,
+            extra_compile_args=["-O3"],
+            extra_link_args=["-pthread"],
+            optional=True,
+        ),
     ]
 
 setup(ext_modules=extensions)

@@ -1,7 +1,8 @@
 """Matrix products with weights that never change, in the number format that a deployment chose.
 
 Each is called with float activations [T, E] and answers [T, N] in the activations' own type. Must never
-let a row's numbers depend on another row: int8 activations are scaled row by row.
+let a row's numbers depend on another row: int8 activations are scaled row by row. Narrow batches go
+through the project's compiled loops where those were built; what torch offers stands in for them.
 """
 
 from __future__ import annotations
@@ -12,18 +13,26 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
+
+from router_backend.native import kernels
+from router_backend.native.kernels_plain import LEVELS, rounded_weights
 
 Linear = Callable[[Tensor], Tensor]
 Packer = Callable[[Tensor, Tensor | None], Linear]
 """Takes weight [N, E] and bias [N] or None, both in the activations' type."""
 
-LEVELS = 127
-"""Largest magnitude of an int8 weight, so that both signs have as many levels."""
+NativeRun = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], None]
+"""Takes activations [T, E] and writes the product [T, N]."""
+
+WIDE = 32
+"""Rows from which torch's blocked float32 product beats loops that are made for reading weights once."""
 FLOAT32_BYTES_AUTO_MAX = 64 << 20
-"""`auto` keeps models up to this size in float32: their weights stay in the cache, where halves gain little."""
+"""`auto` keeps models up to this size in float32: their weights stay in the cache, halves gain little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,52 @@ def _without_farewells(packing: Callable[..., Any], *arguments: Any) -> Any:
         return packing(*arguments)
 
 
+class NativeLinear:
+    """A compiled product for batches of up to `WIDE` rows; beyond, and for prompts, torch's own."""
+
+    __slots__ = ("_bias", "_outputs", "_run", "_wide")
+
+    def __init__(self, run: NativeRun, outputs: int, bias: Tensor | None, wide: Linear | None) -> None:
+        self._run, self._outputs, self._bias, self._wide = run, outputs, bias, wide
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._wide is not None and x.shape[0] > WIDE:
+            return self._wide(x)
+        product = x.new_empty((x.shape[0], self._outputs))
+        self._run(x.contiguous().numpy(), product.numpy())
+        return product if self._bias is None else product.add_(self._bias)
+
+
+def pack_single(weight: Tensor, bias: Tensor | None) -> Linear:
+    """float32 weights."""
+    native, threads = kernels.compiled(), torch.get_num_threads()
+    if native is None:
+        return ColumnLinear(weight, bias)
+    rows = weight.contiguous().numpy()
+    wide = PlainLinear(weight, bias)
+    return NativeLinear(lambda x, y: native.linear_single(rows, x, y, threads), len(rows), bias, wide)
+
+
+def pack_half(weight: Tensor, bias: Tensor | None) -> Linear:
+    """float16 weights, float32 sums."""
+    native, threads = kernels.compiled(), torch.get_num_threads()
+    if native is None:
+        return HalfLinear(weight, bias)
+    rows = weight.half().contiguous().view(torch.uint16).numpy()
+    return NativeLinear(lambda x, y: native.linear_half(rows, x, y, threads), len(rows), bias, None)
+
+
+def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
+    """int8 weights, one scale per output, and int8 activations, one scale per row; exact sums."""
+    native, threads = kernels.compiled(), torch.get_num_threads()
+    if native is None:
+        return Int8Linear(weight, bias)
+    packed = rounded_weights(weight.numpy())
+    return NativeLinear(
+        lambda x, y: native.linear_int8(*packed, x, (y, threads)), len(packed.levels), bias, None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """`activations` is the type of everything but the packed weights, the KV cache included."""
@@ -107,11 +162,11 @@ class Precision:
 
 PRECISIONS = MappingProxyType(
     {
-        "float32": Precision(torch.float32, ColumnLinear),
+        "float32": Precision(torch.float32, pack_single),
         "float64": Precision(torch.float64, PlainLinear),
         "bfloat16": Precision(torch.bfloat16, PlainLinear),
-        "float16": Precision(torch.float32, HalfLinear),
-        "int8": Precision(torch.float32, Int8Linear),
+        "float16": Precision(torch.float32, pack_half),
+        "int8": Precision(torch.float32, pack_int8),
     }
 )
 

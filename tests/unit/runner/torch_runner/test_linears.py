@@ -9,11 +9,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from python_backend.runner.torch_runner.linears import PRECISIONS, Packer, chosen_dtype
+from python_backend.runner.torch_runner.linears import (
+    PRECISIONS,
+    WIDE,
+    ColumnLinear,
+    HalfLinear,
+    Int8Linear,
+    Packer,
+    chosen_dtype,
+)
+from router_backend.native import kernels
 
 ROWS, INPUTS, OUTPUTS = 9, 70, 50
 RELATIVE_ERROR_MAX = {"float64": 1e-15, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2, "int8": 2e-2}
-every_format = pytest.mark.parametrize("name", PRECISIONS)
+STAND_INS = {"float32 in torch": ColumnLinear, "float16 in torch": HalfLinear, "int8 in torch": Int8Linear}
+"""What serves where the compiled loops were not built."""
+FORMATS = [*PRECISIONS, *STAND_INS]
+every_format = pytest.mark.parametrize("name", FORMATS)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -21,6 +33,8 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 
 
 def packer(name: str) -> tuple[Packer, torch.dtype]:
+    if name in STAND_INS:
+        return STAND_INS[name], torch.float32
     return PRECISIONS[name].packed, PRECISIONS[name].activations
 
 
@@ -36,10 +50,10 @@ def test_each_format_is_as_close_to_the_exact_product_as_its_width_allows(name: 
     answer = linear(x.to(activations))
 
     assert (answer.shape, answer.dtype) == ((ROWS, OUTPUTS), activations)
-    assert (answer.double() - exact).norm() / exact.norm() < RELATIVE_ERROR_MAX[name]
+    assert (answer.double() - exact).norm() / exact.norm() < RELATIVE_ERROR_MAX[name.split()[0]]
 
 
-@pytest.mark.parametrize("name", ["float16", "int8"])
+@pytest.mark.parametrize("name", ["float32", "float16", "int8", "float16 in torch", "int8 in torch"])
 def test_a_row_of_a_packed_product_is_the_same_alone_and_beside_a_giant(name: str) -> None:
     packed, activations = packer(name)
     linear = packed(drawn(OUTPUTS, INPUTS).to(activations), None)
@@ -97,3 +111,23 @@ def test_auto_keeps_small_models_exact_and_halves_large_ones(
     dtype: str, num_weights: int, chosen: str
 ) -> None:
     assert chosen_dtype(dtype, num_weights) == chosen
+
+
+@every_format
+def test_a_prompt_is_multiplied_as_a_batch_is(name: str) -> None:
+    packed, activations = packer(name)
+    linear = packed(drawn(OUTPUTS, INPUTS).to(activations), drawn(OUTPUTS, seed=1).to(activations))
+    x = drawn(2 * WIDE, INPUTS, seed=2).to(activations)
+
+    torch.testing.assert_close(linear(x)[:3], linear(x[:3]))
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in"), [("float32", ColumnLinear), ("float16", HalfLinear), ("int8", Int8Linear)]
+)
+def test_torch_stands_in_where_nothing_was_compiled(
+    name: str, stand_in: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_compiled", None)
+
+    assert type(PRECISIONS[name].packed(drawn(4, 6).float(), None)) is stand_in

@@ -1,0 +1,32 @@
+"""The engine's compiled loops, where they were built: products with packed weights, paged attention.
+
+Owns the choice: `compiled()` is the module, or None with one warning, and then an engine takes what its
+own library offers. `kernels_plain` defines what each loop must answer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from types import ModuleType
+
+try:
+    from router_backend.native import _kernels as _compiled
+except ImportError:
+    _compiled = None  # type: ignore[assignment]
+
+
+def compiled() -> ModuleType | None:
+    """The module of `_kernels.pyi`, or None where it was not built."""
+    if _compiled is None:
+        _warn_once()
+    return _compiled
+
+
+@lru_cache(maxsize=1)
+def _warn_once() -> None:
+    warnings.warn(
+        "native kernels are not built; a CPU engine decodes two to three times slower",
+        RuntimeWarning,
+        stacklevel=3,
+    )

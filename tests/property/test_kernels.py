@@ -1,0 +1,199 @@
+"""The compiled loops against the plain ones that define them, on every instruction set of this machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router_backend.native import kernels, kernels_plain
+
+native: Any = kernels._compiled
+SETS = native.instruction_sets() if native else []
+needs_native = pytest.mark.skipif(native is None, reason="the native kernels are not built")
+on_every_set = pytest.mark.parametrize("name", SETS or ["none"])
+shapes = st.tuples(st.integers(1, 9), st.integers(1, 140), st.integers(1, 70))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(autouse=True)
+def widest_again() -> Iterator[None]:
+    yield
+    if native:
+        native.use(SETS[-1])
+
+
+def drawn(seed: int, *shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+@needs_native
+@on_every_set
+@given(shapes, seeds, st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_float_products_are_the_plain_ones_up_to_rounding(name, shape, seed, threads):
+    rows, inputs, outputs = shape
+    x, weights = drawn(seed, rows, inputs), drawn(seed + 1, outputs, inputs)
+    half, single = (np.empty((rows, outputs), np.float32) for _ in range(2))
+    native.use(name)
+
+    native.linear_half(weights.astype(np.float16).view(np.uint16), x, half, threads)
+    native.linear_single(weights, x, single, threads)
+
+    np.testing.assert_allclose(half, kernels_plain.linear_half(weights.astype(np.float16), x), atol=1e-4)
+    np.testing.assert_allclose(single, x @ weights.T, atol=1e-4)
+
+
+@needs_native
+@on_every_set
+@given(shapes, seeds)
+@settings(max_examples=40, deadline=None)
+def test_int8_products_are_the_plain_ones_exactly(name, shape, seed):
+    rows, inputs, outputs = shape
+    x, weights = (
+        drawn(seed, rows, inputs) * 30,
+        kernels_plain.rounded_weights(drawn(seed + 1, outputs, inputs)),
+    )
+    answer = np.empty((rows, outputs), np.float32)
+    native.use(name)
+
+    native.linear_int8(*weights, x, (answer, 2))
+
+    np.testing.assert_array_equal(answer, kernels_plain.linear_int8(weights, x))
+
+
+@needs_native
+@on_every_set
+def test_every_half_is_widened_exactly(name):
+    """All 65,536 of them, subnormals, infinities and NaN included."""
+    halves = np.arange(65536, dtype=np.uint16)[:, None]
+    answer = np.empty((1, 65536), np.float32)
+    native.use(name)
+
+    native.linear_half(halves, np.ones((1, 1), np.float32), answer, 1)
+
+    np.testing.assert_array_equal(answer[0], halves[:, 0].view(np.float16).astype(np.float32))
+
+
+@needs_native
+@on_every_set
+def test_vectors_of_halves_are_widened_exactly_too(name):
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+    finite = halves[np.isfinite(halves)].reshape(-1, 64)
+    answer = np.empty((64, len(finite)), np.float32)
+    native.use(name)
+
+    native.linear_half(finite.view(np.uint16), np.eye(64, dtype=np.float32), answer, 2)
+
+    np.testing.assert_array_equal(answer, finite.T.astype(np.float32))
+
+
+@st.composite
+def attentions(draw):
+    """Queries, pools and the three arrays that say who reads where."""
+    kv_heads, shared = draw(st.sampled_from([(1, 1), (2, 3), (3, 2), (1, 4)]))
+    dim, size, rows = (
+        draw(st.sampled_from([4, 20, 64, 128])),
+        draw(st.sampled_from([1, 4, 16])),
+        draw(st.integers(1, 3)),
+    )
+    columns, tokens, seed = draw(st.integers(1, 6)), draw(st.integers(1, 5)), draw(seeds)
+    rng = np.random.default_rng(seed)
+    tables = rng.permutation(rows * columns).reshape(rows, columns).astype(np.int64)
+    where = (tables, rng.integers(0, rows, tokens), rng.integers(1, columns * size + 1, tokens))
+    queries = drawn(seed, tokens, kv_heads * shared, dim)
+    keys, values = (drawn(seed + k, rows * columns, size, kv_heads, dim) for k in (1, 2))
+    return queries, keys, values, where
+
+
+@needs_native
+@on_every_set
+@given(attentions(), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_attention_is_the_plain_one_up_to_rounding(name, attention, threads):
+    queries, *_ = attention
+    answer = np.empty((queries.shape[0], queries.shape[1] * queries.shape[2]), np.float32)
+    native.use(name)
+
+    native.paged_attention(*attention, (answer, threads))
+
+    np.testing.assert_allclose(answer, kernels_plain.paged_attention(*attention), atol=2e-5)
+
+
+@needs_native
+@on_every_set
+def test_what_a_token_may_not_see_is_never_read(name):
+    queries, pool = drawn(1, 2, 2, 64), drawn(2, 4, 4, 1, 64)
+    where = (np.array([[2, 0]]), np.array([0, 0]), np.array([3, 6]))
+    answers = [np.empty((2, 128), np.float32) for _ in range(2)]
+    native.use(name)
+    native.paged_attention(queries, pool, pool, where, (answers[0], 1))
+    pool[[1, 3]], pool[0, 2:] = np.nan, np.nan
+
+    native.paged_attention(queries, pool, pool, where, (answers[1], 1))
+
+    np.testing.assert_array_equal(*answers)
+
+
+@needs_native
+@on_every_set
+def test_a_row_is_the_same_alone_and_in_company(name):
+    x, weights = drawn(1, 13, 96), drawn(2, 50, 96)
+    rounded = kernels_plain.rounded_weights(weights)
+    halves = weights.astype(np.float16).view(np.uint16)
+    native.use(name)
+
+    def answers(rows):
+        half, single, int8 = (np.empty((len(rows), 50), np.float32) for _ in range(3))
+        native.linear_half(halves, rows, half, 2)
+        native.linear_single(weights, rows, single, 1)
+        native.linear_int8(*rounded, rows, (int8, 2))
+        return np.concatenate([half, single, int8], axis=1)
+
+    together = answers(x)
+    np.testing.assert_array_equal(together, np.concatenate([answers(x[k : k + 1]) for k in range(13)]))
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("rows", "lengths", "message"),
+    [
+        ([2], [1], "out of range"),
+        ([-1], [1], "out of range"),
+        ([0], [9], "exceeds"),
+        ([0], [0], "out of range"),
+    ],
+)
+def test_a_place_outside_the_tables_is_refused(rows, lengths, message):
+    pool = drawn(0, 4, 4, 1, 8)
+    where = (np.array([[0, 1], [2, 3]]), np.array(rows), np.array(lengths))
+
+    with pytest.raises(ValueError, match=message):
+        native.paged_attention(drawn(0, 1, 1, 8), pool, pool, where, (np.empty((1, 8), np.float32), 1))
+
+
+@needs_native
+def test_shapes_that_disagree_are_refused():
+    with pytest.raises(ValueError, match="disagree"):
+        native.linear_single(drawn(0, 3, 4), drawn(0, 2, 5), np.empty((2, 3), np.float32), 1)
+
+
+@needs_native
+def test_an_instruction_set_that_is_not_here_is_refused():
+    with pytest.raises(ValueError, match="sse9"):
+        native.use("sse9")
+
+
+def test_without_a_compiler_one_warning_says_so(monkeypatch):
+    monkeypatch.setattr(kernels, "_compiled", None)
+    kernels._warn_once.cache_clear()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert (kernels.compiled(), kernels.compiled()) == (None, None)
+
+    assert [str(warning.message)[:31] for warning in seen] == ["native kernels are not built; a"]
