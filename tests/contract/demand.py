@@ -25,6 +25,8 @@ MAX_TOKENS_MAX = 64
 EDGES = ((1, 1), (1, MAX_TOKENS_MAX), (PROMPT_LEN_MAX, 1), (PROMPT_LEN_MAX, MAX_TOKENS_MAX))
 """(prompt length, max_tokens) that every drawn set begins with."""
 POOL_TOKENS = 8192
+CLEAR = 1e-4
+"""A hundred times what float32 sums differ by between batches."""
 
 Policy = tuple[str, dict[str, Any], Rule]
 

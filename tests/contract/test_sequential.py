@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.demand import Job, demo_pair, drawn, tiny_pair
+from tests.contract.demand import MAX_TOKENS_MAX, Job, demo_pair, drawn, tiny_pair
 from tests.contract.sequential import Carried, Look, Sequential
 from tests.contract.verdict import referred
 from tests.reference import LARGE, SMALL, Answer, Reader, generate_routed
@@ -19,10 +19,10 @@ def plain(job: Job) -> Answer:
     return generate_routed((small, large), job.prompt, job.max_tokens, PAIR.referee.eos_ids, job.policy[2])
 
 
-@pytest.mark.parametrize("kept", [0, 3, MAX_KEPT := 64])
+@pytest.mark.parametrize("kept", [0, 3, MAX_TOKENS_MAX])
 def test_no_guess_a_wrong_guess_and_a_right_guess_give_the_same_answer(kept: int) -> None:
     answers = [plain(job) for job in JOBS]
-    guesses = [[*answer.tokens[:kept], *([50] if kept < MAX_KEPT else [])] for answer in answers]
+    guesses = [[*answer.tokens[:kept], *([50] if kept < MAX_TOKENS_MAX else [])] for answer in answers]
     guessed = [referred(PAIR, job, guess).answer for job, guess in zip(JOBS, guesses, strict=True)]
     assert guessed == answers
 

@@ -40,12 +40,19 @@ def seen(system: RoutedSystem, client: Client) -> Outcome:
 
 
 def expected(pair: Pair, job: Job, run: Sequential) -> Outcome:
-    answer, ends = run.answer, pair.referee.eos_ids
+    answer = run.answer
     whole = [*job.prompt, *answer.tokens]
-    shown = answer.tokens[: -1 if answer.tokens[-1] in ends else None]
     handoffs = [(one, tuple(whole[one.base : one.loc])) for one in run.handoffs]
-    text = pair.tokenizer.decode(shown, skip_special_tokens=True)
+    text = shown_text(pair, run)
     return Outcome(answer.tokens, answer.authors, text, answer.reason, answer.discards, handoffs)
+
+
+def shown_text(pair: Pair, run: Sequential) -> str:
+    """What a client reads: an end token has no text."""
+    tokens = run.answer.tokens
+    shown = tokens[: -1 if tokens[-1] in pair.referee.eos_ids else None]
+    text: str = pair.tokenizer.decode(shown, skip_special_tokens=True)
+    return text
 
 
 def referred(pair: Pair, job: Job, guess: Sequence[int]) -> Sequential:
