@@ -46,7 +46,8 @@ class Settlement:
             sequence.stay += 1
             sequence.raw_steps += 1
         self.counters.sampled += len(sampled)
-        tokens = output.tokens[picked].tolist()
+        entries = output.tokens.tolist()
+        tokens = [entries[entry] for entry in picked]
         destinations = self._destinations(sampled, picked, output)
         for sequence, token, destination in zip(sampled, tokens, destinations, strict=True):
             sequence.tokens.append(token)
@@ -70,7 +71,9 @@ class Settlement:
         destinations: list[int | PolicyError] = [LOCAL] * len(sampled)
         for rows in groups.values():
             members = [sampled[row] for row in rows]
-            index = np.array([picked[row] for row in rows], dtype=np.int64)
+            # Every numpy call counts here: a hand-off waits, and after a step the caches are cold.
+            is_everybody = len(rows) == len(output.tokens)
+            index = None if is_everybody else np.array([picked[row] for row in rows], dtype=np.int64)
             step = StepBatch(self.settings.model, members, output, index)
             for row, destination in zip(rows, self._routed(members[0].router, step), strict=True):
                 destinations[row] = destination
