@@ -144,12 +144,15 @@ Product product_of(const Array<T> &weights, const Array<S> &x, const Array<float
 
 // Outputs of one piece: a multiple of the tile, small enough that two threads end together.
 constexpr int kPiece = 32;
+// Multiplications below which waking a second thread costs more than it saves.
+constexpr double kWorthSharing = 1 << 18;
 
 template <typename Body>
-void over_outputs(int outputs, int threads, Body &&body) {
-  in_pieces((outputs + kPiece - 1) / kPiece, threads, [&](int piece) {
+void over_outputs(const Product &p, int threads, Body &&body) {
+  const double work = static_cast<double>(p.rows) * p.inputs * p.outputs;
+  in_pieces((p.outputs + kPiece - 1) / kPiece, work < kWorthSharing ? 1 : threads, [&](int piece) {
     const int first = piece * kPiece;
-    body(first, std::min(first + kPiece, outputs));
+    body(first, std::min(first + kPiece, p.outputs));
   });
 }
 
@@ -160,7 +163,7 @@ void linear_half(const Array<std::uint16_t> &weights, const Array<float> &x, Arr
   float *to = y.mutable_data();
   const auto outputs = kAll[chosen].half;
   const py::gil_scoped_release released;
-  over_outputs(p.outputs, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
+  over_outputs(p, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
 }
 
 void linear_single(const Array<float> &weights, const Array<float> &x, Array<float> &y, int threads) {
@@ -169,7 +172,7 @@ void linear_single(const Array<float> &weights, const Array<float> &x, Array<flo
   float *to = y.mutable_data();
   const auto outputs = kAll[chosen].single;
   const py::gil_scoped_release released;
-  over_outputs(p.outputs, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
+  over_outputs(p, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
 }
 
 // Rounds a row to levels -127 .. 127 (stored + 128) and returns its scale; NaN and infinity give a NaN scale.
@@ -207,7 +210,7 @@ void linear_int8(const Array<std::int8_t> &weights, const Array<float> &scales, 
     const std::size_t at = static_cast<std::size_t>(m) * p.inputs;
     row_scales[m] = quantised(from + at, levels.data() + at, p.inputs);
   }
-  over_outputs(p.outputs, threads, [&](int first, int last) { outputs(job, to, first, last); });
+  over_outputs(p, threads, [&](int first, int last) { outputs(job, to, first, last); });
 }
 
 // queries, answer [T, H, D]; keys, values [num_blocks, block_size, K, D]; token t sees the first lengths[t]
@@ -227,18 +230,20 @@ void paged_attention(const Array<float> &queries, const Array<float> &keys, cons
   expect(answer.size() == queries.size() && rows.size() == tokens && lengths.size() == tokens &&
              a.heads % a.kv_heads == 0 && keys.shape(3) == a.head_dim && values.size() == keys.size(),
          "shapes disagree");
-  std::int64_t longest = 0;
+  std::int64_t longest = 0, positions = 0;
   for (int t = 0; t < tokens; ++t) {
     longest = std::max(longest, lengths.at(t));
+    positions += lengths.at(t);
     expect(rows.at(t) >= 0 && rows.at(t) < tables.shape(0) && lengths.at(t) > 0, "row or length out of range");
   }
   expect(longest <= tables.shape(1) * a.block_size, "a length exceeds its block table");
+  const bool is_small = static_cast<double>(positions) * a.heads * a.head_dim < kWorthSharing;
   const int stride = static_cast<int>((longest + 15) / 16 * 16);
   const auto attend = kAll[chosen].attend;
   const std::int64_t *table = tables.data(), *row = rows.data(), *length = lengths.data();
   const std::int64_t columns = tables.shape(1);
   const py::gil_scoped_release released;
-  in_pieces(tokens * a.kv_heads, threads, [&](int piece) {
+  in_pieces(tokens * a.kv_heads, is_small ? 1 : threads, [&](int piece) {
     thread_local std::vector<float> scores;
     scores.resize(static_cast<std::size_t>(stride) * (a.heads / a.kv_heads));
     const int token = piece / a.kv_heads;

@@ -100,9 +100,12 @@ class Driver:
 
 
 @every_model
-def test_greedy_answers_equal_transformers_token_for_token_in_any_company(model: TinyModel) -> None:
-    driver = Driver(model, "float64", seed=5)
-    oracle = reference.load(tiny_model_dir(model), torch.float64)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_greedy_answers_equal_transformers_token_for_token_in_any_company(
+    model: TinyModel, dtype: str
+) -> None:
+    driver = Driver(model, dtype, seed=5)
+    oracle = reference.load(tiny_model_dir(model), getattr(torch, dtype))
     waiting = [driver.prompt(40) for _ in range(12)]
     expected = {
         tuple(prompt): reference.generate(oracle, prompt, 20, (), model.words).tokens for prompt in waiting
@@ -138,8 +141,11 @@ def test_single_precision_logits_are_within_a_ten_thousandth(model: TinyModel) -
 
 
 @every_model
-def test_a_parked_row_resumes_in_the_middle_of_a_block_with_a_peers_tokens(model: TinyModel) -> None:
-    driver = Driver(model, "float64", seed=7)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_parked_row_resumes_in_the_middle_of_a_block_with_a_peers_tokens(
+    model: TinyModel, dtype: str
+) -> None:
+    driver = Driver(model, dtype, seed=7)
     oracle = reference.load(tiny_model_dir(model), torch.float64)
     parked, other = Text(driver.prompt(13), 0), Text(driver.prompt(30), 0)
     reader = reference.Reader(oracle, model.words)

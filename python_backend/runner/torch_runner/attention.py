@@ -1,4 +1,4 @@
-"""Attention of packed tokens over paged keys and values.
+"""Attention of packed tokens over paged keys and values: in place where that is compiled, else gathered.
 
 Query heads that share a KV head are laid side by side as extra queries, so grouped-query attention
 needs no copied keys; `pack` lays the mask the same way.
@@ -11,15 +11,25 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from python_backend.runner.torch_runner.kv_pool import KvPool
-from python_backend.runner.torch_runner.packing import Group
+from python_backend.runner.torch_runner.packing import Group, PagedGroup
+from router_backend.native import kernels
 
 
-def attend(queries: Tensor, pool: KvPool, layer: int, groups: tuple[Group, ...]) -> Tensor:
+def attend(queries: Tensor, pool: KvPool, layer: int, groups: tuple[Group | PagedGroup, ...]) -> Tensor:
     """[T, H * D] out of `queries` [T, H, D]; the step's own keys are already in the pool."""
-    if len(groups) == 1:
-        return _attend_group(queries, pool, layer, groups[0])
-    parts = [_attend_group(queries[group.first : group.last], pool, layer, group) for group in groups]
-    return torch.cat(parts)
+    parts = [_attended(queries[group.first : group.last], pool, layer, group) for group in groups]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _attended(queries: Tensor, pool: KvPool, layer: int, group: Group | PagedGroup) -> Tensor:
+    if isinstance(group, Group):
+        return _attend_group(queries, pool, layer, group)
+    native = kernels.compiled()
+    assert native is not None, "rows were laid out for a loop that is not there"
+    answer = queries.new_empty((queries.shape[0], queries.shape[1] * queries.shape[2]))
+    call = (answer.numpy(), torch.get_num_threads())
+    native.paged_attention(queries.contiguous().numpy(), *pool.arrays(layer), group.where, call)
+    return answer
 
 
 def _attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Tensor:

@@ -6,6 +6,8 @@ block * block_size + offset. Nothing is ever cleared, so a reader must name only
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,7 +17,7 @@ from python_backend.runner.torch_runner.model_config import ModelConfig
 class KvPool:
     """`tensor` is [layers, 2, num_blocks, block_size, kv_heads, head_dim], keys before values."""
 
-    __slots__ = ("_layers", "_scratch", "block_size", "num_blocks", "tensor")
+    __slots__ = ("_arrays", "_layers", "_scratch", "block_size", "num_blocks", "tensor")
 
     def __init__(self, config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype) -> None:
         heads = (config.num_kv_heads, config.head_dim)
@@ -24,6 +26,12 @@ class KvPool:
         slots = self.tensor.view(config.num_layers, 2, num_blocks * block_size, *heads)
         self._layers = [(layer[0], layer[1]) for layer in slots]
         self._scratch = (torch.empty((0, *heads), dtype=dtype), torch.empty((0, *heads), dtype=dtype))
+        has_arrays = dtype in (torch.float32, torch.float64)  # numpy knows no bfloat16
+        self._arrays = [(layer[0].numpy(), layer[1].numpy()) for layer in self.tensor] if has_arrays else []
+
+    def arrays(self, layer: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Keys and values [num_blocks, block_size, kv_heads, head_dim], the pool's own memory."""
+        return self._arrays[layer]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store [T, kv_heads, head_dim] at int64[T] slots."""

@@ -1,8 +1,9 @@
 """Turns the rows of a plan into the index tensors of one packed forward.
 
-Rows of equal width (new tokens) and similar length form a group, whose tokens lie side by side, so
-that attention runs once per group. Padding of a group's shorter rows points at the row's own first
-slot: no slot is ever read that the row did not write, not even to be masked.
+Narrow rows (few new tokens) form one group that reads its keys and values in place, where the compiled
+attention is there. The others are gathered: rows of equal width and similar length form a group, whose
+tokens lie side by side, so that attention runs once per group. Padding of a gathered group's shorter rows
+points at the row's own first slot: no slot is ever read that the row did not write, not even to be masked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,20 @@ from router_backend.scheduler.batch import IntArray, Row
 
 LENGTH_CLASS_MIN = 256
 """Rows up to this length share a group; beyond, a group's lengths differ by less than a factor of two."""
+
+
+IN_PLACE = (0, 0)
+NARROW = 16
+"""Widest row that is attended in place: a wider one has work enough for torch's blocked products."""
+
+
+@dataclass(frozen=True, slots=True)
+class PagedGroup:
+    """Packed tokens first .. last - 1, read in place: the `where` of `kernels_plain.paged_attention`."""
+
+    first: int
+    last: int
+    where: tuple[IntArray, IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +63,34 @@ class PackedStep:
     """int64[T]"""
     slots: Tensor
     """int64[T]: where each token's keys and values go."""
-    groups: tuple[Group, ...]
+    groups: tuple[Group | PagedGroup, ...]
     sampled: Tensor
     """int64[R]: packed index of the last token of each sampling row, in plan order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What packing must know of model and pool; `shared` = query heads to a KV head."""
+    """What packing must know of model and pool; `shared` = query heads to a KV head.
+
+    `is_paged`: narrow rows are attended in place.
+    """
 
     block_size: int
     shared: int
     dtype: torch.dtype
+    is_paged: bool = False
+
+    def group_key(self, row: Row) -> tuple[int, int]:
+        """Rows of one key share a group."""
+        width = len(row.token_ids)
+        if self.is_paged and width <= NARROW:
+            return IN_PLACE
+        return width, (max(row.end, LENGTH_CLASS_MIN) - 1).bit_length()
 
 
 def pack(rows: Sequence[Row], layout: Layout) -> PackedStep:
     """Index tensors for `rows`, at least one, none of them empty."""
-    order = sorted(range(len(rows)), key=lambda index: _group_key(rows[index]))
+    order = sorted(range(len(rows)), key=lambda index: layout.group_key(rows[index]))
     ordered = [rows[index] for index in order]
     widths = np.array([len(row.token_ids) for row in ordered], dtype=np.int64)
     ends = np.cumsum(widths)
@@ -84,24 +110,34 @@ def pack(rows: Sequence[Row], layout: Layout) -> PackedStep:
     )
 
 
-def _group_key(row: Row) -> tuple[int, int]:
-    return len(row.token_ids), (max(row.end, LENGTH_CLASS_MIN) - 1).bit_length()
-
-
-def _grouped(ordered: Sequence[Row], layout: Layout) -> tuple[tuple[Group, ...], IntArray]:
+def _grouped(ordered: Sequence[Row], layout: Layout) -> tuple[tuple[Group | PagedGroup, ...], IntArray]:
     """The groups of rows in order, and the slot of every packed token."""
-    groups: list[Group] = []
+    groups: list[Group | PagedGroup] = []
     written: list[IntArray] = []
     first = begin = 0
     while begin < len(ordered):
-        key, end = _group_key(ordered[begin]), begin + 1
-        while end < len(ordered) and _group_key(ordered[end]) == key:
+        key, end = layout.group_key(ordered[begin]), begin + 1
+        while end < len(ordered) and layout.group_key(ordered[end]) == key:
             end += 1
-        group, slots = _group(ordered[begin:end], first, layout)
+        grouping = _paged_group if key == IN_PLACE else _group
+        group, slots = grouping(ordered[begin:end], first, layout)
         groups.append(group)
         written.append(slots)
         first, begin = group.last, end
     return tuple(groups), np.concatenate(written)
+
+
+def _paged_group(rows: Sequence[Row], first: int, layout: Layout) -> tuple[PagedGroup, IntArray]:
+    widths = np.array([len(row.token_ids) for row in rows], dtype=np.int64)
+    ends = np.array([row.end for row in rows], dtype=np.int64)
+    tables = np.zeros((len(rows), -(-int(ends.max()) // layout.block_size)), dtype=np.int64)
+    for line, row in zip(tables, rows, strict=True):
+        used = -(-row.end // layout.block_size)
+        line[:used] = row.blocks[:used]
+    owners = np.repeat(np.arange(len(rows), dtype=np.int64), widths)
+    places = np.arange(len(owners), dtype=np.int64) + np.repeat(ends - widths.cumsum(), widths)
+    written = tables[owners, places // layout.block_size] * layout.block_size + places % layout.block_size
+    return PagedGroup(first, first + len(owners), (tables, owners, places + 1)), written
 
 
 def _group(rows: Sequence[Row], first: int, layout: Layout) -> tuple[Group, IntArray]:

@@ -27,6 +27,7 @@ from python_backend.runner.torch_runner.sampler import sample
 from python_backend.runner.torch_runner.settings import TorchSettings
 from python_backend.runner.torch_runner.weights import load_weights
 from router_backend.core.errors import ConfigError, RunnerError
+from router_backend.native import kernels
 from router_backend.scheduler.batch import BatchPlan, Needs, Row, StepOutput
 
 
@@ -45,7 +46,8 @@ class TorchRunner:
         self._vocab_rows = config.vocab_rows
         precision = _precision(settings, config)
         dtype = precision.activations
-        self._layout = Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype)
+        is_paged = dtype == torch.float32 and kernels.compiled() is not None
+        self._layout = Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype, is_paged)
         with torch.inference_mode():
             weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size)
             self._model = Model(config, weights, self.info.length_max)

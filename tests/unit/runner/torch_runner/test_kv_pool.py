@@ -28,3 +28,14 @@ def test_a_short_read_after_a_long_one_is_not_longer_than_asked() -> None:
     shapes = [tuple(pool.read(0, torch.arange(count))[1].shape) for count in (9, 2, 12)]
 
     assert shapes == [(9, 2, 8), (2, 2, 8), (12, 2, 8)]
+
+
+def test_arrays_are_the_pools_own_memory() -> None:
+    pool = KvPool(load_model_config(tiny_model_dir(TinyModel())), 3, 4, torch.float32)
+    ones = torch.ones(1, 2, 8)
+
+    pool.write(1, torch.tensor([9]), ones, 2 * ones)
+
+    keys, values = pool.arrays(1)
+    assert keys.shape == (3, 4, 2, 8)
+    assert (keys[2, 1].min(), keys.sum(), values[2, 1].max(), values.sum()) == (1, 16, 2, 32)

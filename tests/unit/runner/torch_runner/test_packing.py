@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
-from python_backend.runner.torch_runner.packing import Layout, pack
+from python_backend.runner.torch_runner.packing import NARROW, Layout, PagedGroup, pack
 from tests.unit.runner.torch_runner.directories import row
 
 LAYOUT = Layout(block_size=4, shared=1, dtype=torch.float32)
+IN_PLACE = Layout(block_size=4, shared=1, dtype=torch.float32, is_paged=True)
 NEVER = -math.inf
 
 
@@ -68,3 +69,29 @@ def test_blocks_beyond_the_end_are_not_looked_at() -> None:
     (group,) = pack([row([1, 2, 3], blocks=[4, 99999])], LAYOUT).groups
 
     assert group.slots.tolist() == [16, 17, 18]
+
+
+def test_narrow_rows_of_any_width_and_length_are_one_group_that_is_read_in_place() -> None:
+    rows = [row([1, 2], start=3, blocks=[5, 2]), row([3], start=600, blocks=range(200)), row([4], blocks=[9])]
+
+    step = pack(rows, IN_PLACE)
+
+    (group,) = step.groups
+    assert isinstance(group, PagedGroup)
+    tables, owners, lengths = group.where
+    assert (group.first, group.last) == (0, 4)
+    assert (tables.shape, tables[0, :3].tolist(), tables[2, :2].tolist()) == ((3, 151), [5, 2, 0], [9, 0])
+    assert (owners.tolist(), lengths.tolist()) == ([0, 0, 1, 2], [4, 5, 601, 1])
+    assert (step.slots.tolist(), step.positions.tolist()) == ([23, 8, 600, 36], [3, 4, 600, 0])
+    assert step.sampled.tolist() == [1, 2, 3]
+
+
+def test_wide_rows_are_gathered_behind_the_narrow_ones() -> None:
+    wide, narrow = row(range(NARROW + 1), blocks=range(9)), row(range(NARROW), blocks=range(10, 19))
+
+    step = pack([wide, narrow], IN_PLACE)
+
+    assert [type(group).__name__ for group in step.groups] == ["PagedGroup", "Group"]
+    assert [group.first for group in step.groups] == [0, NARROW]
+    assert step.sampled.tolist() == [2 * NARROW, NARROW - 1]
+    assert step.slots.tolist() == [*range(40, 40 + NARROW), *range(NARROW + 1)]

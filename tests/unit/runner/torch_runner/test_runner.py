@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.runner.torch_runner.runner import TorchRunner
@@ -80,7 +81,7 @@ def test_signals_of_one_step_agree_with_each_other(runner: ModelRunner) -> None:
     np.testing.assert_allclose(output.entropy, -(np.exp(logp) * logp).sum(axis=1), atol=1e-5)
     np.testing.assert_allclose(output.logprobs, logp[:, 0], atol=1e-5)
     np.testing.assert_allclose(output.max_prob, np.exp(logp[:, 0]), atol=1e-6)
-    head = runner._model.weights.head.weight.numpy()  # type: ignore[attr-defined]
+    head = load_file(tiny_model_dir(MODEL) / "model.safetensors")["lm_head.weight"][:90].numpy()
     np.testing.assert_allclose((output.hidden @ head.T).max(axis=1), output.topk_logits[:, 0], atol=1e-5)
 
 
