@@ -30,17 +30,23 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """gain_min: predicted gain that a raise needs; solve_every_s: time between solutions;
-    warm_steps: observed steps of every model (`SystemEstimate.observed_steps`) below which it is cold."""
+    """When to solve, when to believe.
+
+    gain_min      predicted relative gain that a raise needs
+    solve_near_s  time between solutions for the present number of live requests (some milliseconds)
+    solve_all_s   time between solutions of the whole table (most of a second)
+    warm_steps    steps of every model (`SystemEstimate.observed_steps`) below which it is cold
+    """
 
     gain_min: float = 0.02
-    solve_every_s: float = 3.0
+    solve_near_s: float = 0.25
+    solve_all_s: float = 5.0
     warm_steps: float = 10.0
     watchdog: WatchdogSettings = field(default_factory=WatchdogSettings)
 
     def __post_init__(self) -> None:
-        if self.gain_min < 0.0 or not self.solve_every_s > 0.0:
-            raise ConfigError("controller: gain_min must be 0 or more and solve_every_s above 0")
+        if self.gain_min < 0.0 or not 0.0 < self.solve_near_s <= self.solve_all_s:
+            raise ConfigError("controller: gain_min >= 0 and 0 < solve_near_s <= solve_all_s are needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,8 @@ class Controller:
         self._in_force = {plan.concurrency: plan.chosen.thresholds for plan in prior.plans}
         self._counts = sorted(self._in_force)
         self._wanted: dict[int, Thresholds] = {}
-        self._solved_at = now
+        self._near_at = now
+        self._all_at = now
 
     def decide(self, situation: Situation, now: float) -> Decision:
         """The thresholds for this moment."""
@@ -91,15 +98,25 @@ class Controller:
         if self._exception(situation) is Cause.PLAN and self.planned(situation.live) != self._ones:
             self.watchdog.record(tokens, situation.live, now)
 
-    def is_solution_due(self, now: float) -> bool:
-        """Whether the worker should solve again from the latest estimate."""
-        return now - self._solved_at >= self.settings.solve_every_s
+    def counts_due(self, live: int, now: float) -> tuple[int, ...]:
+        """Live counts that an idle worker should solve again from the latest estimate; mostly none.
+
+        The present count comes often, because traffic changes within seconds, all of them seldom.
+        """
+        if now - self._near_at < self.settings.solve_near_s:
+            return ()
+        if now - self._all_at >= self.settings.solve_all_s:
+            return tuple(self._counts)
+        place = bisect_right(self._counts, live)
+        return (self._counts[place - 1],) if place and live > 1 else ()
 
     def accept(self, table: ThresholdTable, now: float) -> tuple[int, ...]:
         """Take in a new solution; the live counts whose thresholds have changed."""
         if table.model_count != len(self._ones):
             raise ConfigError(f"table: {len(self._ones)} models expected, got {table.model_count}")
-        self._solved_at = now
+        self._near_at = now
+        if len(table.plans) >= len(self._counts):
+            self._all_at = now
         return tuple(plan.concurrency for plan in table.plans if self._apply(plan))
 
     def _exception(self, situation: Situation) -> Cause:

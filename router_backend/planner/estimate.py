@@ -19,18 +19,20 @@ from router_backend.planner.system import System
 class Fading:
     """How fast observations fade, and how many of them the prior is worth.
 
-    half_life_s   an observation counts half after this time
-    prior_routes  decisions of each model that the prior of P is worth
-    prior_steps   steps of each batch size that the prior of t_m(b) is worth
+    half_life_s       an observation counts half after this time
+    warm_half_life_s  the same for `observed_steps`, which only asks whether there was traffic lately
+    prior_routes      decisions of each model that the prior of P is worth
+    prior_steps       steps of each batch size that the prior of t_m(b) is worth
     """
 
-    half_life_s: float = 2.0
-    prior_routes: float = 20.0
+    half_life_s: float = 0.5
+    warm_half_life_s: float = 10.0
+    prior_routes: float = 10.0
     prior_steps: float = 5.0
 
     def __post_init__(self) -> None:
-        if not min(self.half_life_s, self.prior_routes, self.prior_steps) > 0.0:
-            raise ConfigError("fading: half_life_s, prior_routes and prior_steps must be above 0")
+        if not min(self.half_life_s, self.warm_half_life_s, self.prior_routes, self.prior_steps) > 0.0:
+            raise ConfigError("fading: every half-life and every prior must be above 0")
 
 
 class _ModelRecord:
@@ -38,18 +40,22 @@ class _ModelRecord:
 
     def __init__(self, model_count: int, now: float) -> None:
         self.at = now
+        self.warmth = 0.0
         self.routes = [0.0] * model_count
         self.steps: dict[int, float] = {}
         self.total_ms: dict[int, float] = {}
 
-    def fade(self, half_life_s: float, now: float) -> None:
-        keep = 0.5 ** (max(now - self.at, 0.0) / half_life_s)
+    def fade(self, fading: Fading, now: float) -> None:
+        elapsed_s = max(now - self.at, 0.0)
         self.at = max(now, self.at)
+        self.warmth *= 0.5 ** (elapsed_s / fading.warm_half_life_s)
+        keep = 0.5 ** (elapsed_s / fading.half_life_s)
         self.routes = [count * keep for count in self.routes]
         self.steps = {batch: count * keep for batch, count in self.steps.items()}
         self.total_ms = {batch: total * keep for batch, total in self.total_ms.items()}
 
     def add(self, destinations: Sequence[int], batch: int, step_ms: float) -> None:
+        self.warmth += 1.0
         self.routes = [old + new for old, new in zip(self.routes, destinations, strict=True)]
         self.steps[batch] = self.steps.get(batch, 0.0) + 1.0
         self.total_ms[batch] = self.total_ms.get(batch, 0.0) + step_ms
@@ -73,13 +79,13 @@ class SystemEstimate:
         if batch < 1 or not step_ms > 0.0:
             raise ConfigError(f"step: a batch of {batch} and {step_ms:g} ms cannot be")
         record = self._records[model]
-        record.fade(self._fading.half_life_s, now)
+        record.fade(self._fading, now)
         record.add(destinations, batch, step_ms)
 
     def observed_steps(self, now: float) -> float:
         """Faded number of steps behind the model that was seen least: near 0 when cold."""
         self._fade_all(now)
-        return min(sum(record.steps.values()) for record in self._records)
+        return min(record.warmth for record in self._records)
 
     def system(self, now: float) -> System:
         """The estimate, as what the planner takes."""
@@ -91,7 +97,7 @@ class SystemEstimate:
 
     def _fade_all(self, now: float) -> None:
         for record in self._records:
-            record.fade(self._fading.half_life_s, now)
+            record.fade(self._fading, now)
 
     def _probabilities(self) -> Matrix:
         rows = zip(self._prior.routing.probabilities, self._records, strict=True)
