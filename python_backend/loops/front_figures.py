@@ -22,7 +22,7 @@ def samples(snapshot: FrontSnapshot, names: tuple[str, ...]) -> Samples:
         **_labelled("requests_total", "finished", snapshot.requests),
         **_labelled("rejections_total", "reason", snapshot.rejections),
         **_labelled("request_errors_total", "reason", snapshot.errors),
-        **_labelled("tokens_committed_total", "model", dict(zip(names, snapshot.tokens, strict=True))),
+        **_labelled("tokens_delivered_total", "model", dict(zip(names, snapshot.tokens, strict=True))),
         **_labelled("peer_up", "model", dict(zip(names, gauges.peers_up, strict=True))),
         **_histogram("ttft_seconds", snapshot.ttft_s),
         **_histogram("inter_token_seconds", snapshot.inter_token_s),

@@ -31,7 +31,7 @@ def test_samples_are_flat_and_labelled() -> None:
         'requests_total{finished="cancelled"}': 1,
         'rejections_total{reason="TR_QUEUE_FULL"}': 1,
         'request_errors_total{reason="TR_RUNNER"}': 1,
-        'tokens_committed_total{model="large"}': 2,
+        'tokens_delivered_total{model="large"}': 2,
         'peer_up{model="large"}': 0,
         'ttft_seconds_bucket{le="0.2"}': 0,
         'ttft_seconds_bucket{le="0.5"}': 1,
