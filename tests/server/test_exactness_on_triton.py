@@ -102,7 +102,10 @@ def referee(pair: Pair, asked: Asked, text: str) -> Sequential:
 
 
 def counts(server: TritonServer) -> list[dict[str, float]]:
-    return [{name: metric(server, f"token_router_{name}_total", model=model) for name in COUNTED} for model in MODELS]
+    return [
+        {name: metric(server, f"token_router_{name}_total", model=model) for name in COUNTED}
+        for model in MODELS
+    ]
 
 
 def grown(before: list[dict[str, float]], after: list[dict[str, float]]) -> list[dict[str, float]]:
