@@ -17,7 +17,7 @@ from router_backend.scheduler.batch import StepOutput
 from tests.builders import handoffs, plan, request, scheduler
 from tests.source_tree import ROOT
 
-PAGES = ("README.md", "docs/architecture.md")
+PAGES = ("README.md", "docs/architecture.md", "docs/scheduling.md")
 README = (ROOT / "README.md").read_text()
 POLICY_LINES_MAX = 15
 

@@ -2,10 +2,11 @@
 
     python -m tools.bench_modes [--json] [--plot PNG] [--seconds 2.5] [--repeat 5]
                                 [--concurrency 1 2 3 4 8 16] [--modes delayed eager_async ...]
+                                [--profile FILE] [--route-probability 0.35] [--return-probability 1]
 
 Real processes, ZeroMQ, Triton and gRPC streams; only the models are step times: small 6.0 ms, large 27.9 ms,
-route probability 0.35 (arXiv:2610.12242, Figure 10). Give it a quiet machine; on a busy one, run it as
-`chrt -r 1 python -m tools.bench_modes`, so that other programs do not decide when a step ends.
+route probability 0.35 (arXiv:2610.12242, Figure 10), or those of a profile. Give it a quiet machine; on a
+busy one, run it as `chrt -r 1 python -m tools.bench_modes`, so that others do not decide when a step ends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from router_backend.scheduler.rounds import Mode
 from tools.emulation.closed_loop import ClosedLoopError
 from tools.emulation.deployment import Setting, server_options
 from tools.emulation.measure import Effort, Measured, measure
-from tools.emulation.pair import EmulatedPair, a100_pair
+from tools.emulation.pair import EmulatedPair, a100_pair, profiled_latencies
 from tools.triton_server import ServerError, TritonServer
 
 CONCURRENCY = (1, 2, 3, 4, 8, 16)
@@ -167,8 +168,17 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=2.5, help="length of one window (default 2.5)")
     add("--repeat", type=int, default=5, help="windows per setting, of which the median counts (default 5)")
     add("--concurrency", type=int, nargs="+", default=CONCURRENCY, metavar="N", help="numbers of clients")
+    add("--profile", type=Path, metavar="FILE", help="measured steps, as tools.measure_steps writes them")
+    add("--route-probability", type=float, default=0.35, metavar="P", help="small to large (default 0.35)")
+    add("--return-probability", type=float, default=1.0, metavar="Q", help="large to small (default 1)")
     add("--modes", nargs="+", default=list(Mode), type=Mode, metavar="MODE", help="default: all four")
     return result
+
+
+def read_pair(options: argparse.Namespace) -> EmulatedPair:
+    """The pair that the command line describes."""
+    latencies = profiled_latencies(options.profile) if options.profile else a100_pair().latencies
+    return EmulatedPair(latencies, options.route_probability, options.return_probability)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -176,9 +186,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     started_at = time.perf_counter()
     try:
-        wanted = cells(a100_pair(), options.modes, options.concurrency)
+        pair = read_pair(options)
+        wanted = cells(pair, options.modes, options.concurrency)
         with tempfile.TemporaryDirectory(prefix="bench_modes-") as folder:
-            bench = Bench(a100_pair(), Effort(options.seconds, options.repeat), Path(folder) / "run")
+            bench = Bench(pair, Effort(options.seconds, options.repeat), Path(folder) / "run")
             found = list(zip(wanted, bench.rows(wanted), strict=True))
         parts = [[row for cell, row in found if cell.is_swept is which] for which in (False, True)]
         if options.plot:

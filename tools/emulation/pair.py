@@ -8,14 +8,17 @@ R2R). So the planner's matrices describe the running system exactly (arXiv:2610.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from python_backend.runner.scripted_runner import are_uncertain
+from router_backend.core.errors import ConfigError
 from router_backend.planner.latency import StepLatency, constant
-from router_backend.planner.profile import ModelProfile
+from router_backend.planner.profile import parse_profile
 from router_backend.planner.routing import Routing, discard_and_return, discard_and_stay
 from router_backend.planner.system import System
 
@@ -65,10 +68,18 @@ def a100_pair() -> EmulatedPair:
     return EmulatedPair((constant(6.0), constant(27.9)), 0.35)
 
 
-def profiled_pair(profiles: tuple[ModelProfile, ...], route_p: float, return_p: float) -> EmulatedPair:
-    """A pair with measured step times."""
+def profiled_latencies(path: Path) -> tuple[StepLatency, StepLatency]:
+    """The measured step times of a small and a large model; ConfigError names what is wrong with the file."""
+    try:
+        profiles = parse_profile(json.loads(path.read_text()))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+    if len(profiles) != len(NAMES):
+        raise ConfigError(f"{path}: {len(profiles)} models, a pair is two")
     small, large = profiles
-    return EmulatedPair((small.latency, large.latency), route_p, return_p)
+    return small.latency, large.latency
 
 
 def balanced_seeds(pair: EmulatedPair, prompt_len: int, max_tokens: int) -> Iterator[int]:

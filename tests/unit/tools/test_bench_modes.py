@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from router_backend.planner.latency import constant
 from router_backend.scheduler.rounds import Mode
 from tools import bench_modes
 from tools.bench_modes import Cell, cells
 from tools.emulation.closed_loop import ClosedLoopError
 from tools.emulation.measure import Measured
-from tools.emulation.pair import a100_pair
+from tools.emulation.pair import EmulatedPair, a100_pair
 
 MEASURED = Measured(100.0, (99.0, 100.0, 101.0), 6.0, 60.0, (1.5, 2.0))
 
@@ -127,3 +128,12 @@ def test_a_failed_client_and_an_impossible_setting_are_named(
 
     assert statuses == [1, 2]
     assert "bench_modes: no request ended" in capsys.readouterr().err
+
+
+def test_a_profile_takes_the_place_of_the_published_steps(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"models": [{"steps": [{"batch": 1, "step_ms": ms}]} for ms in (3.0, 9.0)]}))
+    options = bench_modes.parser().parse_args(["--profile", str(path), "--return-probability", "0.5"])
+
+    assert bench_modes.read_pair(options) == EmulatedPair((constant(3.0), constant(9.0)), 0.35, 0.5)
+    assert bench_modes.read_pair(bench_modes.parser().parse_args([])) == a100_pair()

@@ -11,6 +11,7 @@ import pytest
 
 from python_backend.runner.script import load_script
 from python_backend.runner.scripted_runner import are_uncertain
+from router_backend.core.errors import ConfigError
 from router_backend.planner.latency import StepLatency, sloped
 from router_backend.planner.profile import parse_profile, parse_routing
 from router_backend.planner.thresholds import plan
@@ -20,7 +21,7 @@ from tools.emulation.pair import (
     EmulatedPair,
     a100_pair,
     balanced_seeds,
-    profiled_pair,
+    profiled_latencies,
 )
 
 
@@ -39,17 +40,31 @@ def test_the_engines_play_what_the_planner_plans(tmp_path: Path) -> None:
     assert parse_routing(pair.documents()[SCRIPT]).probabilities == pair.system().routing.probabilities
 
 
-def test_a_measured_profile_can_be_emulated() -> None:
-    document = {
-        "models": [
-            {"steps": [{"batch": 1, "step_ms": 3.0}]},
-            {"steps": [{"batch": 1, "step_ms": 9.0}, {"batch": 4, "step_ms": 12.0}]},
-        ]
-    }
-    pair = profiled_pair(parse_profile(document), 0.2, 1.0)
+def test_a_measured_profile_can_be_emulated(tmp_path: Path) -> None:
+    steps = [[{"batch": 1, "step_ms": 3.0}], [{"batch": 1, "step_ms": 9.0}, {"batch": 4, "step_ms": 12.0}]]
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"models": [{"steps": points} for points in steps]}))
+    latencies = profiled_latencies(path)
 
-    assert pair.latencies == (StepLatency(((1, 3.0),)), StepLatency(((1, 9.0), (4, 12.0))))
-    assert len(parse_profile(pair.documents()[PROFILE])) == 2
+    assert latencies == (StepLatency(((1, 3.0),)), StepLatency(((1, 9.0), (4, 12.0))))
+    assert len(parse_profile(EmulatedPair(latencies, 0.2).documents()[PROFILE])) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "No such file or directory"),
+        ("{", "not JSON"),
+        ('{"models": [{"steps": [{"batch": 1, "step_ms": 3}]}]}', "1 models, a pair is two"),
+    ],
+)
+def test_a_profile_that_is_none_of_a_pair_is_named(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "profile.json"
+    if text is not None:
+        path.write_text(text)
+
+    with pytest.raises(ConfigError, match=f"profile.json: {message}"):
+        profiled_latencies(path)
 
 
 def test_balanced_seeds_leave_exactly_as_often_as_expected() -> None:
