@@ -1,0 +1,1 @@
+"""The jobs of `python -m tools.simulate`: what-if runs and the paper's schedule figure."""
