@@ -49,6 +49,11 @@ class ControllerSettings:
             raise ConfigError("controller: gain_min >= 0 and 0 < solve_near_s <= solve_all_s are needed")
 
 
+# For a server whose chain solver is not compiled (`native.is_compiled`): a solution then takes seconds,
+# and holds the interpreter lock that the decode loop needs.
+UNHURRIED = ControllerSettings(solve_near_s=60.0, solve_all_s=600.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """The moment a decision is for: live requests, whether admission has ended, observed steps."""

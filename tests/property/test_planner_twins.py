@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router_backend import native
-from router_backend.native import ChainSpec, chain_plain, stationary_plain
+from router_backend.native import ChainSpec, FloatArray, chain_plain, stationary_plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:native chain solver is not built:RuntimeWarning")
 
 
 @st.composite
-def routing_rows(draw: st.DrawFn, models: int) -> np.ndarray:
+def routing_rows(draw: st.DrawFn, models: int) -> FloatArray:
     """Rows that sum to 1, with zeros; everyone may return to the entry, so that one class is closed."""
     weights = draw(st.lists(st.integers(0, 5), min_size=models * models, max_size=models * models))
     rows = np.array(weights, dtype=np.float64).reshape(models, models)
@@ -60,8 +60,9 @@ def specs(draw: st.DrawFn) -> ChainSpec:
 def test_both_twins_find_the_same_states_edges_and_distribution(spec: ChainSpec) -> None:
     plain, compiled = chain_plain.enumerate_chain(spec), native.enumerate_chain(spec)
 
-    for mine, other in zip(plain[:3], compiled[:3], strict=True):
-        assert np.array_equal(mine, other)
+    assert np.array_equal(plain.states, compiled.states)
+    assert np.array_equal(plain.row_start, compiled.row_start)
+    assert np.array_equal(plain.successor, compiled.successor)
     assert compiled.probability == pytest.approx(plain.probability, rel=1e-12)
     expected = stationary_plain.stationary_distribution(*plain[1:])
     assert native.stationary_distribution(*compiled[1:]) == pytest.approx(expected, abs=1e-7)

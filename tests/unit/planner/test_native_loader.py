@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from router_backend import native
-from router_backend.native import chain_plain, stationary_plain
+from router_backend.native import FloatArray, IntArray, OffsetArray, chain_plain, stationary_plain
 from router_backend.planner.throughput import predict
 from tests.unit.planner.systems import A100_PAIR
 
@@ -38,7 +38,10 @@ def test_a_multinomial_leaves_out_what_cannot_happen() -> None:
     assert chain_plain.multinomial(2, (0.5, 0.5)) == [((0, 2), 0.25), ((1, 1), 0.5), ((2, 0), 0.25)]
 
 
-def edges(*rows: dict[int, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+Edges = tuple[OffsetArray, IntArray, FloatArray]
+
+
+def edges(*rows: dict[int, float]) -> Edges:
     return (
         np.cumsum([0, *(len(row) for row in rows)]),
         np.array([target for row in rows for target in row], dtype=np.int32),
@@ -56,9 +59,7 @@ def edges(*rows: dict[int, float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ],
     ids=["periodic", "cycle", "lazy", "absorbing"],
 )
-def test_small_chains_have_their_known_distribution(
-    chain: tuple[np.ndarray, np.ndarray, np.ndarray], expected: tuple[float, ...]
-) -> None:
+def test_small_chains_have_their_known_distribution(chain: Edges, expected: tuple[float, ...]) -> None:
     for solve in (native.stationary_distribution, stationary_plain.stationary_distribution):
         assert solve(*chain) == pytest.approx(expected, abs=1e-9)
 
