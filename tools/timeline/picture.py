@@ -38,7 +38,7 @@ def draw(path: Path, timelines: Sequence[Timeline], time_unit: str = "s") -> Non
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(len(timelines), 1, sharex=True, squeeze=False)[:, 0]
     for axes, timeline in zip(panels, timelines, strict=True):
-        _panel(axes, timeline)
+        draw_panel(axes, timeline)
     panels[-1].set_xlabel(f"time, {time_unit}")
     try:
         with rc_context(STYLE):
@@ -52,7 +52,8 @@ def _metadata(path: Path) -> dict[str, Any]:
     return {"Date": None} if path.suffix == ".svg" else {}
 
 
-def _panel(axes: Axes, timeline: Timeline) -> None:
+def draw_panel(axes: Axes, timeline: Timeline) -> None:
+    """One timeline on empty axes."""
     names = timeline.request_ids
     colours = _colours(len(names))
     bars: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in names}
