@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
-from tests.contract.demand import MAX_TOKENS_MAX, Job, demo_pair, drawn, tiny_pair
+from tests.contract.demand import MAX_TOKENS_MAX, demo_pair, drawn, tiny_pair
 from tests.contract.sequential import Carried, Look, Sequential
 from tests.contract.verdict import referred
 from tests.reference import LARGE, SMALL, Answer, Reader, generate_routed
@@ -13,15 +15,17 @@ PAIR = tiny_pair("llama", "qwen3")
 JOBS = drawn(PAIR, seed=1, count=24)
 
 
-def plain(job: Job) -> Answer:
-    """The reference as it is, without a guess."""
+@cache
+def plain(number: int) -> Answer:
+    """The reference of one job as it is, without a guess."""
+    job = JOBS[number]
     small, large = map(Reader, PAIR.referee.models)
     return generate_routed((small, large), job.prompt, job.max_tokens, PAIR.referee.eos_ids, job.policy[2])
 
 
 @pytest.mark.parametrize("kept", [0, 3, MAX_TOKENS_MAX])
 def test_no_guess_a_wrong_guess_and_a_right_guess_give_the_same_answer(kept: int) -> None:
-    answers = [plain(job) for job in JOBS]
+    answers = [plain(number) for number in range(len(JOBS))]
     guesses = [[*answer.tokens[:kept], *([50] if kept < MAX_TOKENS_MAX else [])] for answer in answers]
     guessed = [referred(PAIR, job, guess).answer for job, guess in zip(JOBS, guesses, strict=True)]
     assert guessed == answers
