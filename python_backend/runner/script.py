@@ -34,7 +34,7 @@ class Script:
     token_ms: float = 0.0
     """Extra per fed token beyond one per row: long extensions take longer."""
     host_ms: float = 0.0
-    """Longest time between two steps that counts as part of the second one."""
+    """About how much of the step time is scheduling between two steps rather than the engine's."""
     tokens: tuple[int, ...] = ()
     salt: int = 0
     uncertain_p: float = 0.0

@@ -12,8 +12,9 @@ the absolute position of the token, so an answer does not depend on batches, par
     time       latency_ms[rows - 1] (the last entry for larger batches), or the measured curve of a
                profile, + token_ms * fed tokens beyond one per row
 
-Time is counted from the call of `execute`, or from the end of the step before if that was at most
-`host_ms` ago: a published step time is the time from launch to launch, scheduling included.
+A published step time is from launch to launch. With `host_ms` the engine therefore leaves room for the
+scheduling between two steps: a step takes its time less what has lately passed between the end of one
+step and the launch of the next, `host_ms` until that has been seen. A longer pause is no scheduling.
 
 With one `salt` in every script all models write the same text; with different ones a token shows
 who wrote it.
@@ -49,6 +50,11 @@ TAG_TOKEN = 101
 TAG_EOS = 102
 TAG_UNCERTAIN = 103
 
+PAUSE_MAX = 3.0
+"""Pauses up to this many `host_ms` are scheduling between two steps; longer ones are idle time."""
+HOST_WEIGHT = 0.1
+"""Of the latest pause in the running mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptedSettings:
@@ -81,10 +87,11 @@ class ScriptedRunner:
         self._plain_ids = np.setdiff1d(np.arange(script.vocab_size), np.array(script.eos_ids, dtype=np.int64))
         self._steps = 0
         self._ended_at = float("-inf")
+        self._host_s = script.host_ms / 1000.0
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         """The script's output for the plan, after the script's time; RunnerError at a failing step."""
-        until = self._began_at() + self.step_ms(plan) / 1000.0
+        until = self._engine_until(self.step_ms(plan) / 1000.0)
         if not self._steps:
             self._pace.sharpen()
         self._steps += 1
@@ -113,10 +120,13 @@ class ScriptedRunner:
     def is_uncertain_at(self, seed: int, position: int) -> bool:
         return bool(self._uncertain([seed], [position])[0])
 
-    def _began_at(self) -> float:
+    def _engine_until(self, step_s: float) -> float:
+        """When the engine's part of a step that is launched now is over."""
         now = self._pace.clock()
-        is_back_to_back = now - self._ended_at <= self._script.host_ms / 1000.0
-        return self._ended_at if is_back_to_back else now
+        pause_s = now - self._ended_at
+        if pause_s <= PAUSE_MAX * self._script.host_ms / 1000.0:
+            self._host_s += HOST_WEIGHT * (pause_s - self._host_s)
+        return now + max(0.0, step_s - self._host_s)
 
     def _tokens(self, seeds: list[int], positions: list[int]) -> IntArray:
         script = self._script

@@ -166,15 +166,30 @@ def test_a_measured_curve_takes_the_place_of_the_list() -> None:
     assert subject.step_ms(plan(row(3), row(9, fed=3))) == pytest.approx(7.2)
 
 
-@pytest.mark.parametrize(("pause_s", "expected_ms"), [(0.0004, 12.0), (0.002, 14.0)])
-def test_a_short_time_between_steps_is_a_part_of_the_second(pause_s: float, expected_ms: float) -> None:
+def launch_times_ms(pauses_s: list[float], **script: float) -> list[float]:
+    """When each step is launched if so much time passes between the end of one and the next."""
     pace = FakePace()
-    subject = runner(Script(vocab_size=8, latency_ms=(6.0,), host_ms=0.5), pace=pace)
-    subject.execute(plan(row(3)))
-    pace.now += pause_s
-    subject.execute(plan(row(4)))
+    subject = runner(Script(vocab_size=8, latency_ms=(6.0,), **script), pace=pace)  # type: ignore[arg-type]
+    launches = []
+    for pause_s in pauses_s:
+        pace.now += pause_s
+        launches.append(1000.0 * pace.now)
+        subject.execute(plan(row(3)))
+    return launches
 
-    assert pace.now * 1000 == pytest.approx(expected_ms, abs=0.02)
+
+def test_with_host_time_steps_are_so_far_apart_from_launch_to_launch() -> None:
+    launches = launch_times_ms([0.0003] * 200, host_ms=0.2)
+
+    assert launches[-1] - launches[-2] == pytest.approx(6.0, abs=0.01)
+
+
+def test_without_it_and_after_idle_time_the_pause_comes_on_top() -> None:
+    plain = launch_times_ms([0.0003] * 3)
+    rested = launch_times_ms([0.002] * 3, host_ms=0.2)
+
+    assert plain[-1] - plain[-2] == pytest.approx(6.3, abs=0.01)
+    assert rested[-1] - rested[-2] == pytest.approx(7.8, abs=0.01)
 
 
 def test_the_first_step_asks_for_exact_timers_once() -> None:
