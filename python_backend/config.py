@@ -45,6 +45,8 @@ class ModelSettings(Settings):
     kv_tokens: int = Field(65536, ge=16)
     block_size: int = Field(16, ge=1, le=256)
     length_max: int | None = Field(None, ge=2)
+    heads: dict[Name, str] = {}
+    """Router heads by name: folders of `router.json` and `router.safetensors`, relative to the repository."""
     batch_max: int = Field(64, ge=1)
     batch_tokens_max: int = Field(512, ge=1)
     threshold: int = Field(1, ge=1)
@@ -56,6 +58,9 @@ class ModelSettings(Settings):
             raise ValueError(f"threshold {self.threshold} exceeds batch_max {self.batch_max}")
         if self.batch_tokens_max < self.batch_max:
             raise ValueError(f"batch_tokens_max {self.batch_tokens_max} is below batch_max {self.batch_max}")
+        if self.heads and self.engine == "scripted":
+            names = ", ".join(sorted(self.heads))
+            raise ValueError(f"heads: the scripted engine of {self.name!r} cannot score {names}")
         return self
 
 
@@ -90,6 +95,8 @@ class Deployment(Settings):
     entry: str = ""
     """Model that writes the first token; default the first one."""
     policy: PolicySettings = PolicySettings()
+    policy_files: tuple[str, ...] = ()
+    """Python files with policies of your own, relative to the repository and inside it."""
     mode: Mode = Mode.DELAYED
     """How models take turns; the others are there to be compared with."""
     deadline_ms: float = Field(50.0, ge=0)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.ask_fields import (
     read_max_tokens,
@@ -25,8 +26,6 @@ from python_backend.text.base import TextCodec
 from router_backend.core.errors import CapacityError, ConfigError, PeerLostError, RequestError
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId
 from router_backend.handoff.message import Beat
-from router_backend.policies.base import Place
-from router_backend.policies.registry import PolicyBook
 
 Beats = tuple[Beat | None, ...]
 """What each model last said of itself, in deployment order; None for a model that is down."""
@@ -66,14 +65,21 @@ class RequestDoor:
     """Validates asks for one deployment; one thread at a time calls `admit`."""
 
     def __init__(
-        self, deployment: Deployment, text: TextCodec, home: str, draw_seed: Callable[[], int]
+        self,
+        deployment: Deployment,
+        agreement: Agreement,
+        text: TextCodec,
+        home: str,
+        draw_seed: Callable[[], int],
     ) -> None:
         self._deployment = deployment
         self._settings = deployment.front
         self._text = text
         self._home = home
         self._draw_seed = draw_seed
-        self._books: dict[int, PolicyBook] = {}
+        self._vocab_size = min(text.vocab_size, agreement.vocab_size)
+        self._eos_ids = agreement.eos_ids
+        self._book = agreement.book(deployment, ModelIndex(deployment.entry_index))
 
     def admit(self, ask: Ask, request_id: RequestId, beats: Beats) -> Ticket:
         """Raises RequestError, CapacityError, or PeerLostError while a model that it needs is down."""
@@ -82,11 +88,11 @@ class RequestDoor:
         timeout_s = read_timeout(ask.timeout_s, self._settings.request_timeout_s)
         sampling = read_sampling(ask, self._draw_seed)
         spec = self._policy(ask)
-        vocab_size = min([self._text.vocab_size, *(beat.vocab_size for beat in beats if beat)])
+        vocab_size = min([self._vocab_size, *(beat.vocab_size for beat in beats if beat)])
         prompt, echo = self._prompt(ask, vocab_size)
-        stop_ids = frozenset(token for beat in beats if beat and not ask.ignore_eos for token in beat.eos_ids)
+        stop_ids = frozenset() if ask.ignore_eos else self._ends(beats)
         draft = Request(request_id, prompt, 1, self._home, 0, sampling, spec, stop_ids)
-        needed = self._needed(spec, self._entry(draft, vocab_size))
+        needed = self._needed(spec, self._entry(draft))
         room = _tightest(self._alive(needed, beats))
         max_tokens = _fitting(asked, self._settings.max_tokens_default, len(prompt), room)
         return Ticket(replace(draft, max_tokens=max_tokens), needed, stop, echo, timeout_s)
@@ -100,19 +106,16 @@ class RequestDoor:
         given = ask.policy_params or {}
         return read_policy(name, {**default.params, **given} if name == default.name else given)
 
-    def _entry(self, request: Request, vocab_size: int) -> ModelIndex:
+    def _ends(self, beats: Beats) -> frozenset[int]:
+        """Of every model, also of one that is down now."""
+        return self._eos_ids.union(*(beat.eos_ids for beat in beats if beat))
+
+    def _entry(self, request: Request) -> ModelIndex:
         try:
-            return self._book(vocab_size).router(request.policy).entry(request)
+            return self._book.router(request.policy).entry(request)
         except ConfigError as error:
             message = str(error.args[0]).removeprefix("policy: ")
             raise RequestError(f"policy: {message}") from error
-
-    def _book(self, vocab_size: int) -> PolicyBook:
-        if vocab_size not in self._books:
-            entry = ModelIndex(self._deployment.entry_index)
-            place = Place(entry, self._deployment.names, entry, vocab_size)
-            self._books[vocab_size] = PolicyBook(place)
-        return self._books[vocab_size]
 
     def _needed(self, spec: PolicySpec, entry: ModelIndex) -> tuple[ModelIndex, ...]:
         """All models, unless the policy says by name that it never leaves the entry."""

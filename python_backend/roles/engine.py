@@ -5,24 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from python_backend.agreement import Agreement
 from python_backend.config import Deployment, ModelSettings
+from python_backend.roles.agreeing import script_file
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
 from python_backend.runner.scripted_runner import ScriptedSettings, load_script
 from python_backend.runner.torch_runner.settings import TorchSettings
-from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
 
 
-def build_runner(deployment: Deployment, name: str, repository: Path) -> ModelRunner:
+def build_runner(deployment: Deployment, name: str, repository: Path, agreement: Agreement) -> ModelRunner:
     """The engine of model `name`, loaded; ConfigError says what is wrong with its files."""
     model = deployment.model(name)
     index = ModelIndex(deployment.names.index(name))
-    return runner_factory(model.engine)(engine_settings(model, index, repository))
+    settings = engine_settings(model, index, repository, agreement.vocab_size)
+    return runner_factory(model.engine)(settings)
 
 
-def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path) -> Any:
-    """The frozen settings that this model's engine is built from."""
+def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, vocab_size: int) -> Any:
+    """The frozen settings that this model's engine is built from; ids from `vocab_size` on are padding."""
     if model.engine == "torch":
         return TorchSettings(
             model_dir=repository / (model.model_dir or f"{model.name}/1"),
@@ -31,10 +33,10 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path) -
             kv_tokens=model.kv_tokens,
             block_size=model.block_size,
             length_max=model.length_max,
+            vocab_size=vocab_size,
             model=index,
+            heads=tuple((name, repository / folder) for name, folder in sorted(model.heads.items())),
         )
-    if not model.script:
-        raise ConfigError(f"models.{model.name}.script: the scripted engine needs a JSON file")
     num_blocks = model.kv_tokens // model.block_size
-    script = load_script(repository / model.script, index)
+    script = load_script(repository / script_file(model), index)
     return ScriptedSettings(script, index, num_blocks, model.block_size, model.length_max)

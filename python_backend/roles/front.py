@@ -20,6 +20,7 @@ from python_backend.loops.front_counts import FrontSnapshot
 from python_backend.loops.front_figures import samples
 from python_backend.loops.front_loop import FrontLoop, FrontParts
 from python_backend.loops.request_door import RequestDoor
+from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.place import socket_dir, tokenizer_dir
 from python_backend.text.tokenizer import load_tokenizer
 from python_backend.transport.base import HandoffTransport
@@ -45,7 +46,8 @@ class Front:
         self._names = deployment.names
         text = load_tokenizer(tokenizer_dir(deployment, repository))
         dice = random.SystemRandom()
-        door = RequestDoor(deployment, text, endpoint, lambda: dice.randint(0, SEED_MAX))
+        agreement = read_agreement(deployment, repository)
+        door = RequestDoor(deployment, agreement, text, endpoint, lambda: dice.randint(0, SEED_MAX))
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="door")
         self._transport = transport or ZmqTransport(socket_dir(deployment), endpoint)
         parts = FrontParts(deployment, endpoint, dice.getrandbits(48), door, text, self._readers)

@@ -74,3 +74,13 @@ def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:
 def socket_dir(deployment: Deployment) -> Path:
     """The private folder of this server's sockets, the same for all of its processes."""
     return open_run_dir(run_dir(deployment.run_dir, os.environ, os.getppid()))
+
+
+def end_ids(directory: Path) -> frozenset[int]:
+    """End tokens of a Hugging Face model directory."""
+    found: set[int] = set()
+    for name in ("config.json", "generation_config.json"):
+        path = directory / name
+        ids = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
+        found.update(ids if isinstance(ids, list) else [] if ids is None else [ids])
+    return frozenset(found)

@@ -6,15 +6,13 @@ Sampling options pass by this step: the ensemble maps them straight to the route
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from python_backend.roles.place import Place
+from python_backend.roles.place import Place, end_ids, model_dir
 from python_backend.server.contracts import PREPROCESSING
 from python_backend.server.ensemble import answer, read_values
 from python_backend.server.outputs import Arrays
@@ -69,16 +67,7 @@ class Preprocessing:
 
 
 def preprocessing(place: Place) -> Preprocessing:
-    directory = place.tokenizer_dir()
-    limit = place.deployment().front.prompt_bytes_max
-    return Preprocessing(load_tokenizer(directory), end_ids(directory), limit)
-
-
-def end_ids(directory: Path) -> frozenset[int]:
-    """End tokens of a Hugging Face model directory."""
-    found: set[int] = set()
-    for name in ("config.json", "generation_config.json"):
-        path = directory / name
-        ids = json.loads(path.read_text()).get("eos_token_id") if path.exists() else None
-        found.update(ids if isinstance(ids, list) else [] if ids is None else [ids])
-    return frozenset(found)
+    deployment = place.deployment()
+    folders = [model_dir(deployment, place.repository, name) for name in deployment.names]
+    ends = frozenset[int]().union(*map(end_ids, [place.tokenizer_dir(), *folders]))
+    return Preprocessing(load_tokenizer(place.tokenizer_dir()), ends, deployment.front.prompt_bytes_max)

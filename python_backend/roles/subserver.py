@@ -13,11 +13,12 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
+from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask, ResponsePort
 from python_backend.loops.client_loop import ClientLoop
@@ -26,6 +27,7 @@ from python_backend.loops.event_log import EventLog
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor
+from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
@@ -33,8 +35,6 @@ from python_backend.transport.directory import open_run_dir, run_dir
 from python_backend.transport.zmq_transport import ZmqTransport
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Beat
-from router_backend.policies.base import Place
-from router_backend.policies.registry import PolicyBook
 from router_backend.scheduler.scheduler import Scheduler
 from router_backend.scheduler.settings import SchedulerSettings
 
@@ -58,13 +58,16 @@ class Subserver:
         name: str,
         runner: ModelRunner,
         transport: HandoffTransport,
-        clock: Callable[[], float] = time.monotonic,
+        agreement: Agreement | None = None,
     ) -> None:
+        """Without an `agreement`, what the runner says of itself holds for all models."""
+        clock = time.monotonic
+        agreed = agreement or Agreement(runner.info.vocab_size, runner.info.eos_ids)
         self.name = name
         self.info = runner.info
         self._runner = runner
         self._transport = transport
-        self._scheduler = _scheduler(deployment, name, runner.info)
+        self._scheduler = _scheduler(deployment, name, runner.info, agreed)
         self._failure = threading.Event()
         self._snapshot: Figures = MappingProxyType({})
         instance = secrets.randbits(48)
@@ -173,13 +176,14 @@ def build_subserver(
 ) -> Subserver:
     """The subserver of model `name` in a server's process: real engine, ipc socket in the server's folder."""
     folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
-    runner = build_runner(deployment, name, repository)
+    agreement = read_agreement(deployment, repository)
+    runner = build_runner(deployment, name, repository, agreement)
     if deployment.event_log:
         deployment = deployment.model_copy(update={"event_log": str(repository / deployment.event_log)})
-    return Subserver(deployment, name, runner, ZmqTransport(folder, name))
+    return Subserver(deployment, name, runner, ZmqTransport(folder, name), agreement)
 
 
-def _scheduler(deployment: Deployment, name: str, info: RunnerInfo) -> Scheduler:
+def _scheduler(deployment: Deployment, name: str, info: RunnerInfo, agreed: Agreement) -> Scheduler:
     model, index = deployment.model(name), ModelIndex(deployment.names.index(name))
     settings = SchedulerSettings(
         model=index,
@@ -192,8 +196,7 @@ def _scheduler(deployment: Deployment, name: str, info: RunnerInfo) -> Scheduler
         deadline_s=deployment.deadline_ms / 1000.0,
         mode=deployment.mode,
     )
-    place = Place(index, deployment.names, ModelIndex(deployment.entry_index), info.vocab_size)
-    return Scheduler(settings, PolicyBook(place))
+    return Scheduler(settings, agreed.book(deployment, index))
 
 
 def _address(deployment: Deployment, name: str, instance: int, info: RunnerInfo) -> Address:

@@ -36,6 +36,16 @@ class ModelTokenizer:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that have no text."""
+        return self._special
+
+    def tokens(self) -> dict[int, bytes]:
+        """Every token by id, as the bytes that it stands for."""
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        return {index: self._bytes_of(index, token) for token, index in vocabulary.items()}
+
+    @property
     def has_chat_template(self) -> bool:
         return self._chat is not None
 
@@ -62,6 +72,10 @@ class ModelTokenizer:
 
     def text_source(self) -> Detokenizer:
         return Detokenizer(self._backend, self._token_bytes, self._special)
+
+    def _bytes_of(self, token_id: int, token: str) -> bytes:
+        data = None if token_id in self._special else self._token_bytes.of(token)
+        return token.encode() if data is None else data
 
     def _wanted_bos(self, config: Mapping[str, Any]) -> int | None:
         """What the tokenizer itself puts in front, or the configured token if `add_bos_token` says so."""

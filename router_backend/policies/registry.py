@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from router_backend.core.errors import ConfigError
@@ -38,26 +38,34 @@ FACTORIES: MappingProxyType[str, Factory] = MappingProxyType(
 )
 
 
-def build(spec: PolicySpec, place: Place) -> Router:
-    """The policy that `spec` names, for one model; ConfigError names an unknown policy or parameter."""
-    factory = FACTORIES.get(spec.name)
+NONE: MappingProxyType[str, Factory] = MappingProxyType({})
+
+
+def build(spec: PolicySpec, place: Place, own: Mapping[str, Factory] = NONE) -> Router:
+    """The policy that `spec` names, for one model; ConfigError names an unknown policy or parameter.
+
+    `own` are the deployment's policies beside the built-in ones.
+    """
+    factory = FACTORIES.get(spec.name) or own.get(spec.name)
     if factory is None:
-        raise ConfigError(f"policy: {spec.name!r} is unknown; known are {', '.join(sorted(FACTORIES))}")
+        known = ", ".join(sorted({*FACTORIES, *own}))
+        raise ConfigError(f"policy: {spec.name!r} is unknown; known are {known}")
     return factory(place, spec)
 
 
 class PolicyBook:
     """The policy instances of one model, built once per distinct spec, the least used forgotten first."""
 
-    def __init__(self, place: Place, size_max: int = 256) -> None:
+    def __init__(self, place: Place, size_max: int = 256, own: Mapping[str, Factory] = NONE) -> None:
         self.place = place
+        self._own = own
         self._size_max = size_max
         self._routers: OrderedDict[PolicySpec, Router] = OrderedDict()
 
     def router(self, spec: PolicySpec) -> Router:
         found = self._routers.get(spec)
         if found is None:
-            found = self._routers[spec] = GuardedRouter(spec.name, build(spec, self.place))
+            found = self._routers[spec] = GuardedRouter(spec.name, build(spec, self.place, self._own))
             if len(self._routers) > self._size_max:
                 self._routers.popitem(last=False)
         else:

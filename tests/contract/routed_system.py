@@ -15,6 +15,7 @@ from typing import Any
 
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece
+from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.roles.front import Front
 from python_backend.roles.subserver import Subserver
@@ -97,15 +98,18 @@ class RoutedSystem:
     def __enter__(self) -> RoutedSystem:
         network = LoopbackNetwork()
         self.front = Front(self.deployment, self.repository, FRONT, network.endpoint(FRONT))
+        agreement = read_agreement(self.deployment, self.repository)
         self.subservers = []
         for name in self.deployment.names:
-            runner = build_runner(self.deployment, name, self.repository)
+            runner = build_runner(self.deployment, name, self.repository, agreement)
             transport = Tapped(network.endpoint(name), self.handoffs)
-            self.subservers.append(Subserver(self.deployment, name, runner, transport))
+            self.subservers.append(Subserver(self.deployment, name, runner, transport, agreement))
         for part in (*self.subservers, self.front):
             part.start()
-        self._wait(lambda: self.front.picture().is_ready, "the front to hear both models")
-        self._wait(lambda: self.figure("peers_up") == [1, 1], "the models to hear each other")
+        self._wait(lambda: self.front.picture().is_ready, "the front to hear all models")
+        peers = len(self.subservers) - 1
+        all_up = [peers] * len(self.subservers)
+        self._wait(lambda: self.figure("peers_up") == all_up, "the models to hear each other")
         return self
 
     def __exit__(self, *_: object) -> None:

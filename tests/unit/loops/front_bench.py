@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece
 from python_backend.loops.front_loop import FrontLoop, FrontParts
@@ -96,7 +97,7 @@ class Bench:
         self.network = LoopbackNetwork()
         self.subservers = {name: self.network.endpoint(name) for name in ("small", "large")}
         codec = text or Letters()
-        door = RequestDoor(self.deployment, codec, "front", lambda: 7)
+        door = RequestDoor(self.deployment, Agreement(64), codec, "front", lambda: 7)
         parts = FrontParts(self.deployment, "front", 5, door, codec, Inline())
         self.loop = FrontLoop(parts, self.network.endpoint("front"), lambda: self.now)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.ask_fields import read_messages, read_sampling, read_stop, read_timeout
 from python_backend.loops.base import Ask
@@ -25,7 +26,9 @@ def admit(beats: Beats = BEATS, front: dict[str, Any] | None = None, **fields: A
     policy = {"name": "r_stitch", "params": {"cutoff": 0.1}}
     deployment = Deployment.model_validate({"models": models, "policy": policy, "front": front or {}})
     fields = fields if {"text", "messages", "input_ids"} & fields.keys() else {"text": "abc", **fields}
-    return RequestDoor(deployment, Letters(), "front", lambda: 7).admit(Ask(**fields), RequestId("r"), beats)
+    agreement = Agreement(60, frozenset({26, 27, 30}))
+    door = RequestDoor(deployment, agreement, Letters(), "front", lambda: 7)
+    return door.admit(Ask(**fields), RequestId("r"), beats)
 
 
 def test_a_bare_prompt_gets_every_default() -> None:
@@ -37,7 +40,7 @@ def test_a_bare_prompt_gets_every_default() -> None:
             home="front",
             sampling=Sampling(seed=7),
             policy=PolicySpec("r_stitch", (("cutoff", 0.1),)),
-            stop_ids=frozenset({26, 27}),
+            stop_ids=frozenset({26, 27, 30}),
         ),
         needed=(SMALL, LARGE),
         stop=(),
@@ -79,6 +82,10 @@ def test_parameters_of_the_default_policy_are_completed_not_replaced() -> None:
 
 def test_a_model_that_is_not_needed_sets_no_limit() -> None:
     assert admit(policy="fixed", max_tokens=37).request.max_tokens == 37
+
+
+def test_the_end_tokens_of_a_model_that_is_down_end_answers_too() -> None:
+    assert admit((BEATS[0], None), policy="fixed").request.stop_ids == {26, 27, 30}
 
 
 def test_a_long_wish_is_cut_to_the_servers_timeout() -> None:

@@ -31,8 +31,9 @@ threading.Event().wait(60)
 def prepare(folder: Path) -> None:
     """`large` writes one token in 2 ms and never hands back."""
     (folder / "large.json").write_text(json.dumps({"vocab_size": 1000, "latency_ms": 2, "uncertain_p": 1}))
+    scripted = "engine: scripted, script: large.json, kv_tokens: 4096"
     (folder / "deployment.yaml").write_text(
-        "models: [{name: small}, {name: large, engine: scripted, script: large.json, kv_tokens: 4096}]\n"
+        f"models: [{{name: small, {scripted}}}, {{name: large, {scripted}}}]\n"
         f"front: {{heartbeat_ms: 20, peer_timeout_s: {TIMEOUT_S}}}\nrun_dir: {folder / 'run'}\n"
     )
     (folder / "run").mkdir(mode=0o700)

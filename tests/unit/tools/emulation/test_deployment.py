@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from python_backend.config import load_deployment
+from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.roles.place import tokenizer_dir
 from python_backend.text.tokenizer import load_tokenizer
@@ -21,7 +22,8 @@ SETTING = Setting(a100_pair(), Mode.MODEL_SYNC, (1, 3))
 def test_the_deployment_says_mode_and_thresholds_and_every_model_can_be_built(tmp_path: Path) -> None:
     options = server_options(SETTING, tmp_path / "run")
     deployment = load_deployment(options.repository / "deployment.yaml")
-    runners = [build_runner(deployment, name, options.repository) for name in deployment.names]
+    agreement = read_agreement(deployment, options.repository)
+    runners = [build_runner(deployment, name, options.repository, agreement) for name in deployment.names]
 
     assert (deployment.mode, deployment.thresholds) == (Mode.MODEL_SYNC, (1, 3))
     assert [runner.info.vocab_size for runner in runners] == [128, 128]
