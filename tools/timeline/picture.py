@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 LANE = 0.84
 """Height of a bar; lanes are 1 apart."""
-LABELS_MAX = 6
-"""With more requests than this there are no names in the slices."""
+LABELS_MAX, LABEL_CHARS_MAX = 6, 3
+"""With more requests, or longer names, there are no names in the slices."""
 PANEL_INCHES = (9.0, 1.05)
 STYLE: dict[Any, Any] = {"svg.hashsalt": "timeline", "svg.fonttype": "none"}
 """The same timeline is the same file."""
@@ -62,8 +62,9 @@ def draw_panel(axes: Axes, timeline: Timeline) -> None:
         bottom = launch.model - LANE / 2
         for row, request_id in enumerate(sorted(launch.request_ids)):
             bars[request_id].append((launch.at, launch.step_s, bottom + row * height, height))
+    is_labelled = len(names) <= LABELS_MAX and max(map(len, names), default=0) <= LABEL_CHARS_MAX
     for name, colour in zip(names, colours, strict=True):
-        _request(axes, bars[name], colour, name if len(names) <= LABELS_MAX else "")
+        _request(axes, bars[name], colour, name if is_labelled else "")
     axes.set_yticks(range(len(timeline.models)), timeline.models)
     axes.set_ylim(len(timeline.models) - 0.5, -0.5)
     axes.set_title(timeline.title, loc="left", fontsize=9)

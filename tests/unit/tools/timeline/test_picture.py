@@ -52,6 +52,13 @@ def test_few_requests_are_named_in_their_slices_and_many_are_not():
     assert len({colour for *_, colour in bars(axes)}) == 12
 
 
+def test_long_names_stay_out_of_the_slices():
+    axes = matplotlib_figure.Figure().add_subplot()
+    picture.draw_panel(axes, replace(TIMELINE, launches=(launch(0.0, 0, 1.0, "d878518e94f84d4b"),)))
+
+    assert len(axes.texts) == 0
+
+
 def test_an_svg_of_the_same_timeline_is_the_same_file(tmp_path):
     for name in ("a.svg", "b.svg"):
         picture.draw(tmp_path / name, [TIMELINE, TIMELINE])
