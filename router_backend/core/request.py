@@ -22,10 +22,32 @@ class Sampling:
     top_p: float = 1.0
     """1 = off."""
     seed: int = 0
+    min_p: float = 0.0
+    """Least probability of a token, relative to the likeliest one; 0 = off."""
+    repetition_penalty: float = 1.0
+    """Divides positive and multiplies negative logits of tokens in prompt or answer; 1 = off."""
+    presence_penalty: float = 0.0
+    """Taken from the logit of a token that is in the answer, whoever wrote it."""
+    frequency_penalty: float = 0.0
+    """Taken once for each time that the token is in the answer."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what is added to its logit), ids rising."""
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    """Runs of token ids that must not be completed, the prompt's tail included."""
+    min_tokens: int = 0
+    """The answer cannot end by a stop token before it has so many tokens."""
+    logprobs: int = 0
+    """How many likeliest tokens to report beside each one, from raw logits; 0 = none."""
 
     @property
     def is_greedy(self) -> bool:
         return self.temperature < GREEDY_BELOW
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the choice depends on more than the model's own logits."""
+        penalties = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty)
+        return penalties != (1.0, 0.0, 0.0) or bool(self.logit_bias or self.bad_words or self.min_tokens)
 
 
 PolicyValue = float | int | bool | str

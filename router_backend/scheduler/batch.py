@@ -64,6 +64,10 @@ class Row(NamedTuple):
     """False for a chunk in the middle of a longer extension: its logits are not wanted."""
     sampling: Sampling
     attempt: int
+    history: Sequences[int] = ()
+    """The sequence's committed tokens, prompt included; of a sampling row `end` many, by whatever author."""
+    prompt_len: int = 0
+    stop_ids: frozenset[int] = frozenset()
 
     @property
     def end(self) -> int:
@@ -120,6 +124,8 @@ class StepOutput:
     `tokens` int[R]; `logprobs` float[R] of the sampled tokens at temperature 1; the rest only when
     the plan's needs ask: `entropy` float[R] in nats, `max_prob` float[R], `topk_ids` int[R, k] and
     `topk_logits` float[R, k] sorted downwards, `hidden` float[R, H], `scores[head]` float[R].
+    `top_ids` int[R, n] and `top_logprobs` float[R, n] only when a row's sampling asks for logprobs, n =
+    the most that any row asks for.
     """
 
     tokens: IntArray
@@ -130,6 +136,8 @@ class StepOutput:
     topk_logits: FloatArray | None = None
     hidden: Any = None
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
+    top_ids: IntArray | None = None
+    top_logprobs: FloatArray | None = None
 
 
 class StepBatch:

@@ -58,6 +58,9 @@ class RowBuilder:
             end == len(sequence.tokens),
             sequence.request.sampling,
             sequence.attempt,
+            sequence.tokens,
+            sequence.request.prompt_len,
+            sequence.request.stop_ids,
         )
 
     def _launch(self, sequence: Sequence) -> None:

@@ -75,6 +75,7 @@ class TorchRunner:
         picked = logp.gather(1, tokens[:, None])[:, 0]
         scores = self._scores(plan.needs.heads, hidden, tokens, logits)
         columns = _signals(plan.needs, hidden, logits, logp)
+        columns |= _alternatives(plan.sampling_rows, logp)
         return StepOutput(tokens.numpy(), _float32(picked), scores=scores, **columns)
 
     def _scores(
@@ -143,6 +144,15 @@ def _heads(settings: TorchSettings, config: ModelConfig, embedding: Tensor) -> H
     for head in heads.values():
         head.card.check_tokenizer(tokenizer_sha(settings.model_dir))
     return HeadBook(heads)
+
+
+def _alternatives(rows: Sequence[Row], logp: Tensor) -> dict[str, Any]:
+    """The likeliest tokens, where a client asked for logprobs."""
+    count = max((row.sampling.logprobs for row in rows), default=0)
+    if not count:
+        return {}
+    ids, values = signals.largest(logp, count)
+    return {"top_ids": ids.numpy(), "top_logprobs": _float32(values)}
 
 
 def _float32(column: Tensor) -> npt.NDArray[np.float32]:

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from python_backend.runner.torch_runner.constraints import constrained
 from router_backend.core.counter_rng import uniforms
-from router_backend.core.request import ModelIndex
+from router_backend.core.request import ModelIndex, Sampling
 from router_backend.scheduler.batch import Row
 
 TOKEN_TAG = 0
@@ -22,10 +23,11 @@ TOKEN_TAG = 0
 
 def sample(logits: Tensor, logp: Tensor, rows: Sequence[Row], model: ModelIndex) -> Tensor:
     """int64[R]: one token per row out of raw `logits` [R, V]; `logp` are their log-probabilities."""
-    tokens = logits.argmax(dim=-1)
+    chosen_from = constrained(logits, rows)
+    tokens = chosen_from.argmax(dim=-1)
     drawn = [index for index, row in enumerate(rows) if not row.sampling.is_greedy]
     if drawn:
-        tokens[drawn] = _draw(logits[drawn], [rows[index] for index in drawn], model)
+        tokens[drawn] = _draw(chosen_from[drawn], [rows[index] for index in drawn], model)
     return _mended(tokens, logits, logp)
 
 
@@ -34,7 +36,7 @@ def _draw(logits: Tensor, rows: Sequence[Row], model: ModelIndex) -> Tensor:
     temperatures = torch.tensor([row.sampling.temperature for row in rows], dtype=torch.float64)
     scaled = logits.double() / temperatures[:, None]
     draws = torch.from_numpy(_uniforms(rows, model))
-    is_filtered = np.array([0 < row.sampling.top_k < vocab or row.sampling.top_p < 1.0 for row in rows])
+    is_filtered = np.array([_is_filtered(row.sampling, vocab) for row in rows])
     tokens = torch.empty(len(rows), dtype=torch.int64)
     plain, filtered = (torch.from_numpy(np.flatnonzero(picked)) for picked in (~is_filtered, is_filtered))
     if len(plain):
@@ -45,13 +47,20 @@ def _draw(logits: Tensor, rows: Sequence[Row], model: ModelIndex) -> Tensor:
     return tokens
 
 
+def _is_filtered(sampling: Sampling, vocab: int) -> bool:
+    return 0 < sampling.top_k < vocab or sampling.top_p < 1.0 or sampling.min_p > 0.0
+
+
 def _draw_filtered(scaled: Tensor, rows: Sequence[Row], draws: Tensor) -> Tensor:
-    """top_k, then top_p over what top_k left; equal logits rank by token id."""
+    """top_k and min_p, then top_p over what they left; equal logits rank by token id."""
     ranked, ids = scaled.sort(dim=-1, descending=True, stable=True)
     vocab = scaled.shape[-1]
     top_k = torch.tensor([row.sampling.top_k or vocab for row in rows])[:, None]
     top_p = torch.tensor([row.sampling.top_p for row in rows], dtype=torch.float64)[:, None]
-    probs = ranked.masked_fill_(torch.arange(vocab) >= top_k, -torch.inf).softmax(dim=-1)
+    min_p = torch.tensor([row.sampling.min_p for row in rows], dtype=torch.float64)[:, None]
+    is_too_rare = ranked < ranked[:, :1] + min_p.log()
+    is_too_rare |= torch.arange(vocab) >= top_k
+    probs = ranked.masked_fill_(is_too_rare, -torch.inf).softmax(dim=-1)
     before = probs.cumsum(dim=-1) - probs
     is_left_out = before >= top_p
     is_left_out[:, 0] = False

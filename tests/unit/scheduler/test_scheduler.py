@@ -45,7 +45,8 @@ def test_a_prompt_is_fed_whole_and_its_last_logits_are_sampled():
     chosen.admit(request(prompt=(5, 6, 7)), 0.0)
     planned = plan(chosen)
 
-    assert planned.rows == (Row("r", [5, 6, 7], 0, [0], True, Sampling(), 0),)
+    history = ([5, 6, 7], 3, frozenset({99}))
+    assert planned.rows == (Row("r", [5, 6, 7], 0, [0], True, Sampling(), 0, *history),)
     assert (planned.reason, planned.needs, planned.num_tokens) == (LaunchReason.THRESHOLD, Needs(), 3)
 
 

@@ -17,6 +17,7 @@ from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.runner.torch_runner.runner import TorchRunner
 from python_backend.runner.torch_runner.settings import TorchSettings
 from router_backend.core.errors import ConfigError, RunnerError
+from router_backend.core.request import Sampling
 from router_backend.scheduler.batch import Needs, Row
 from tests.tiny_models import EOS_ID, TinyModel, tiny_model_dir
 from tests.unit.runner.torch_runner.directories import ALL_NEEDS, plan, row
@@ -83,6 +84,21 @@ def test_signals_of_one_step_agree_with_each_other(runner: ModelRunner) -> None:
     np.testing.assert_allclose(output.max_prob, np.exp(logp[:, 0]), atol=1e-6)
     head = load_file(tiny_model_dir(MODEL) / "model.safetensors")["lm_head.weight"][:90].numpy()
     np.testing.assert_allclose((output.hidden @ head.T).max(axis=1), output.topk_logits[:, 0], atol=1e-5)
+
+
+def test_logprobs_are_those_of_raw_logits_and_as_many_as_the_keenest_row_asks_for(
+    runner: ModelRunner,
+) -> None:
+    asking = Sampling(logprobs=4, bad_words=((5,),), logit_bias=((6, 3.0),))
+    rows = (row([3, 4], blocks=[0], sampling=asking), row([6], blocks=[1], sampling=Sampling(logprobs=2)))
+
+    output = runner.execute(plan(*rows, needs=Needs(topk=4)))
+    plain = runner.execute(plan(*(one._replace(sampling=Sampling()) for one in rows)))
+
+    assert output.top_ids is not None and output.top_logprobs is not None
+    assert output.top_ids.tolist() == output.topk_ids.tolist()
+    np.testing.assert_allclose(output.top_logprobs[:, 0], plain.logprobs, atol=1e-6)
+    assert (output.top_logprobs.shape, plain.top_ids) == ((2, 4), None)
 
 
 def test_arrays_have_one_entry_per_sampling_row_of_plain_types(runner: ModelRunner) -> None:

@@ -68,7 +68,23 @@ def test_top_p_counts_what_top_k_left() -> None:
     assert frequencies(LOGITS, temperature=1.0, top_k=2, top_p=share - 0.01).tolist() == [1, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("sampling", [{"top_k": 1}, {"top_p": 1e-9}, {"top_p": 0.0}])
+def test_min_p_keeps_what_is_likely_beside_the_likeliest() -> None:
+    probs = softmax(LOGITS)
+    kept = np.where(probs >= 0.2 * probs.max(), probs, 0)
+
+    assert np.count_nonzero(kept) == 3
+    assert_follows(frequencies(LOGITS, temperature=1.0, min_p=0.2), kept / kept.sum())
+
+
+def test_a_banned_token_is_neither_drawn_nor_the_greedy_choice() -> None:
+    banned = {"bad_words": ((0,),)}
+    rest = np.array([0, 1, 1, 1, 1, 1]) * softmax(LOGITS)
+
+    assert drawn(torch.tensor([LOGITS]), [row([1], sampling=Sampling(**banned))]) == [3]
+    assert_follows(frequencies(LOGITS, temperature=1.0, **banned), rest / rest.sum())
+
+
+@pytest.mark.parametrize("sampling", [{"min_p": 1.0}, {"top_k": 1}, {"top_p": 1e-9}, {"top_p": 0.0}])
 def test_the_narrowest_filter_is_greedy(sampling: dict[str, Any]) -> None:
     assert frequencies(LOGITS, temperature=5.0, **sampling)[0] == 1.0
 
@@ -113,6 +129,7 @@ def test_a_row_draws_the_same_alone_and_in_any_company() -> None:
         Sampling(0.7, 20, seed=2),
         Sampling(1.3, 0, 0.9, seed=3),
         Sampling(0.9, 5, 0.5, seed=4),
+        Sampling(1.1, seed=5, min_p=0.05, repetition_penalty=1.3, bad_words=((7,),)),
     ]
     rows = [row([1], start=index, sampling=kinds[index % len(kinds)]) for index in range(24)]
 
