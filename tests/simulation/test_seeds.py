@@ -86,8 +86,9 @@ def visited(clusters: list[Cluster]) -> Counter[str]:
         seen["end tokens"] += sum(close.reason is Reason.STOP for close in closes)
         seen["late"] += cluster.network.late
         seen["told late"] += cluster.home.late_messages
-    for impossible in ("forced_keeps", "nacks", "barrier"):
-        assert not seen.pop(impossible), impossible
+    faults = ("forced_keeps", "nacks", "policy_faults", "unreadable_signals")
+    for impossible in (*faults, "barrier", "threshold_changes"):
+        assert not seen.pop(impossible, 0), impossible
     return seen
 
 
