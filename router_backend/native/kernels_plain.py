@@ -78,3 +78,10 @@ def paged_attention(
         weights /= weights.sum(axis=1, keepdims=True)
         answer[token] = np.einsum("hl,lhd->hd", weights, token_values)
     return answer.reshape(tokens, heads * dim)
+
+
+def fill_tables(tables: Longs, blocks: list[list[int]], counts: Longs) -> None:
+    """Row r of `tables` [R, B] becomes the first counts[r] numbers of blocks[r], then zeros."""
+    tables[:] = 0
+    for line, row, count in zip(tables, blocks, counts.tolist(), strict=True):
+        line[:count] = row[:count]

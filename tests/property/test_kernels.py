@@ -178,6 +178,43 @@ def test_a_place_outside_the_tables_is_refused(rows, lengths, message):
 
 
 @needs_native
+@given(st.lists(st.lists(st.integers(0, 2**40), min_size=1, max_size=9), min_size=1, max_size=5), st.data())
+@settings(max_examples=50, deadline=None)
+def test_block_tables_are_filled_as_numpy_fills_them(blocks, data):
+    counts = np.array([data.draw(st.integers(0, len(row))) for row in blocks])
+    ours, plain = (np.full((len(blocks), 9), -1) for _ in range(2))
+
+    native.fill_tables(ours, blocks, counts)
+    kernels_plain.fill_tables(plain, blocks, counts)
+
+    np.testing.assert_array_equal(ours, plain)
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("blocks", "counts", "error"),
+    [
+        ([[1]], [2], ValueError),
+        ([[1], [2]], [1], ValueError),
+        ([["x"]], [1], TypeError),
+        ([(1,)], [1], ValueError),
+    ],
+)
+def test_blocks_that_do_not_fit_their_table_are_refused(blocks, counts, error):
+    with pytest.raises(error):
+        native.fill_tables(np.zeros((1, 3), np.int64), blocks, np.array(counts))
+
+
+@needs_native
+@pytest.mark.parametrize("block", [-1, 4])
+def test_a_block_outside_the_pool_is_refused(block):
+    pool, where = drawn(0, 4, 4, 1, 8), (np.array([[block]]), np.array([0]), np.array([2]))
+
+    with pytest.raises(ValueError, match="block out of range"):
+        native.paged_attention(drawn(0, 1, 1, 8), pool, pool, where, (np.empty((1, 8), np.float32), 1))
+
+
+@needs_native
 def test_shapes_that_disagree_are_refused():
     with pytest.raises(ValueError, match="disagree"):
         native.linear_single(drawn(0, 3, 4), drawn(0, 2, 5), np.empty((2, 3), np.float32), 1)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from router_backend.native import kernels, kernels_plain
 from router_backend.scheduler.batch import IntArray, Row
 
 LENGTH_CLASS_MIN = 256
@@ -130,10 +131,9 @@ def _grouped(ordered: Sequence[Row], layout: Layout) -> tuple[tuple[Group | Page
 def _paged_group(rows: Sequence[Row], first: int, layout: Layout) -> tuple[PagedGroup, IntArray]:
     widths = np.array([len(row.token_ids) for row in rows], dtype=np.int64)
     ends = np.array([row.end for row in rows], dtype=np.int64)
-    tables = np.zeros((len(rows), -(-int(ends.max()) // layout.block_size)), dtype=np.int64)
-    for line, row in zip(tables, rows, strict=True):
-        used = -(-row.end // layout.block_size)
-        line[:used] = row.blocks[:used]
+    counts = -(-ends // layout.block_size)
+    tables = np.empty((len(rows), int(counts.max())), dtype=np.int64)
+    (kernels.compiled() or kernels_plain).fill_tables(tables, [row.blocks for row in rows], counts)
     owners = np.repeat(np.arange(len(rows), dtype=np.int64), widths)
     places = np.arange(len(owners), dtype=np.int64) + np.repeat(ends - widths.cumsum(), widths)
     written = tables[owners, places // layout.block_size] * layout.block_size + places % layout.block_size

@@ -94,8 +94,11 @@ class TorchRunner:
             name = row.request_id
             assert row.token_ids and row.start >= 0, f"{name}: no tokens at {row.start}"
             assert row.end <= info.length_max, f"{name}: {row.end} tokens exceed {info.length_max}"
-            used = row.blocks[: -(-row.end // block_size)]
-            assert len(used) * block_size >= row.end, f"{name}: {len(used)} blocks for {row.end} tokens"
+            assert len(row.blocks) * block_size >= row.end, (
+                f"{name}: {len(row.blocks)} blocks for {row.end} tokens"
+            )
+            # The blocks that are written; those before them were checked when they were.
+            used = row.blocks[row.start // block_size : -(-row.end // block_size)]
             assert min(used) >= 0 and max(used) < info.num_blocks, f"{name}: block out of range in {used}"
             low, high = min(row.token_ids), max(row.token_ids)
             assert low >= 0 and high < self._vocab_rows, f"{name}: token {low} or {high} out of range"
