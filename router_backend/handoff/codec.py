@@ -20,15 +20,21 @@ from router_backend.handoff.message import (
     Go,
     Handoff,
     Nack,
+    Observation,
     Report,
+    Thresholds,
 )
 
 SCHEMA = 1
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 
-Message = Handoff | Admitted | Finished | Nack | Admit | Abort | Beat | Emit | Close | Report | Go
+_Asked = Admit | Abort | Beat | Emit | Close
+Message = _Asked | Handoff | Admitted | Finished | Nack | Report | Go | Observation | Thresholds
 
-_TYPES = (Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close, Report, Go)
+_TYPES = (
+    *(Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close, Report, Go),
+    *(Observation, Thresholds),
+)
 _KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
 _DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(map(msgspec.msgpack.Decoder, _TYPES))
 _ENCODER = msgspec.msgpack.Encoder()

@@ -91,6 +91,31 @@ class Go:
     source: ModelIndex
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """With adaptive thresholds, to the leader, a few times a second: what `source` did since the last one.
+
+    `destinations[m]` requests went to model m after a step of `source`, those that ended counted as going
+    to the entry; `committed` tokens were kept; `live` requests are in the system. `steps` are
+    (requests in the batch, number of such steps, milliseconds of all of them).
+    """
+
+    source: ModelIndex
+    live: int
+    destinations: tuple[int, ...]
+    committed: int
+    steps: tuple[tuple[int, int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From the leader: row i of `table` holds every model's threshold while i + 1 requests are live, the
+    last row also for more. In force for `lasts_s` from arrival, unless the next ones come before."""
+
+    source: ModelIndex
+    table: tuple[tuple[int, ...], ...]
+    lasts_s: float
+
 
 @dataclass(frozen=True, slots=True)
 class Admit:

@@ -40,6 +40,8 @@ class Counters:
     stale_messages: int = 0
     duplicate_messages: int = 0
     nacks: int = 0
+    threshold_changes: int = 0
+    """Tables of thresholds that differ from the one before."""
     steps: int = 0
     batch_rows: int = 0
     batch_tokens: int = 0

@@ -3,12 +3,16 @@
 A model waits until a threshold of requests is ready (arXiv:2610.12242, section 4). The threshold is
 bounded by what can still arrive, and the wait by a deadline, so that no setting can strand a request:
 fixed thresholds stranded the last requests of a burst in 276 of 288 settings of a prototype.
+
+A table with a term, one row of thresholds per number of live requests, can take the place of the
+configured ones; when its term is over and no other has come, the configured ones hold again.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Sequences
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from router_backend.core.errors import ConfigError
 from router_backend.scheduler.batch import Hold, Launch, LaunchReason
@@ -26,6 +30,10 @@ def feasible_thresholds(thresholds: Sequences[int], live: int) -> tuple[int, ...
     return tuple(bounded)
 
 
+Table = tuple[tuple[int, ...], ...]
+"""Row i holds every model's threshold while i + 1 requests are live; the last row also for more."""
+
+
 @dataclass(slots=True)
 class BatchGate:
     """The launch decision of one model; `thresholds` holds every model's, in deployment order."""
@@ -34,8 +42,11 @@ class BatchGate:
     thresholds: tuple[int, ...]
     batch_max: int
     deadline_s: float
+    table: Table = field(init=False)
+    _until: float = field(init=False, default=math.inf)
 
     def __post_init__(self) -> None:
+        self.table = (self.thresholds,)
         if min(self.thresholds) < 1:
             raise ConfigError(f"threshold: {self.thresholds} must all be at least 1")
         if self.thresholds[self.model] > self.batch_max:
@@ -43,9 +54,24 @@ class BatchGate:
         if not self.deadline_s >= 0:
             raise ConfigError(f"deadline_s: {self.deadline_s} must be 0 or more")
 
+    def use(self, table: Table, until: float) -> None:
+        """Put `table` in force until `until` (seconds); ConfigError unless every row fits the models."""
+        if not table or any(len(row) != len(self.thresholds) or min(row) < 1 for row in table):
+            raise ConfigError(f"thresholds: rows of {len(self.thresholds)}, all at least 1, not {table}")
+        self.table, self._until = table, until
+
+    def expire(self, now: float) -> None:
+        """Go back to the configured thresholds if the table's term is over."""
+        if now >= self._until:
+            self.forget()
+
+    def forget(self) -> None:
+        """Go back to the configured thresholds."""
+        self.table, self._until = (self.thresholds,), math.inf
+
     def threshold(self, live: int) -> int:
         """The threshold in force while `live` requests are in the system."""
-        return feasible_thresholds(self.thresholds, live)[self.model]
+        return min(feasible_thresholds(self._row(live), live)[self.model], self.batch_max)
 
     def decide(self, *, ready: int, live: int, oldest_at: float, now: float) -> Launch | Hold:
         """Launch or hold; `ready` requests wait, the first of them since `oldest_at` (seconds)."""
@@ -53,13 +79,16 @@ class BatchGate:
             return Hold()
         threshold = self.threshold(live)
         if ready >= threshold:
-            return Launch(self._reason(ready, live, threshold))
+            return Launch(self._reason(ready, live))
         if now >= oldest_at + self.deadline_s:
             return Launch(LaunchReason.DEADLINE)
-        return Hold(oldest_at + self.deadline_s)
+        return Hold(min(oldest_at + self.deadline_s, self._until))
 
-    def _reason(self, ready: int, live: int, threshold: int) -> LaunchReason:
-        if ready >= self.thresholds[self.model]:
+    def _row(self, live: int) -> tuple[int, ...]:
+        return self.table[min(max(live, 1), len(self.table)) - 1]
+
+    def _reason(self, ready: int, live: int) -> LaunchReason:
+        if ready >= min(self._row(live)[self.model], self.batch_max):
             return LaunchReason.THRESHOLD
         if live <= 1:
             return LaunchReason.ALONE

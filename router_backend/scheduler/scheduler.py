@@ -9,17 +9,19 @@ right to append.
 from __future__ import annotations
 
 from router_backend.core.effects import Effect, Reason, Send
+from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
 from router_backend.handoff.codec import Message
-from router_backend.handoff.message import Abort, Admit, Go, Handoff, Report
+from router_backend.handoff.message import Abort, Admit, Go, Handoff, Report, Thresholds
 from router_backend.policies.registry import PolicyBook
 from router_backend.scheduler.arrivals import Arrivals
 from router_backend.scheduler.batch import BatchPlan, Hold, Launch, LaunchReason, StepOutput
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.gate import BatchGate
 from router_backend.scheduler.roster import Roster
+from router_backend.scheduler.rounds import LEADER
 from router_backend.scheduler.rows import RowBuilder
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.scheduler.settlement import Outcome, Settlement
@@ -52,6 +54,9 @@ class Scheduler:
                 return self._turns.go()
             case Report():
                 return self._turns.hear(message)
+            case Thresholds():
+                self._take(message, now)
+                return []
         were_ready = len(self.roster.queues.ready)
         effects = self._arrivals.on(message, now)
         return effects + self._turns.note_arrivals(were_ready)
@@ -71,6 +76,7 @@ class Scheduler:
 
     def plan(self, now: float) -> BatchPlan | Hold:
         """The next batch with its blocks reserved, or how long to wait for one."""
+        self.gate.expire(now)
         if not self.roster.queues.ready:
             return Hold()
         decision = self._decide(now)
@@ -120,6 +126,8 @@ class Scheduler:
     def lose_peer(self, model: ModelIndex) -> list[Effect]:
         """`model` is gone: what was handed to it ends with an error, and nothing more goes there."""
         self._down.add(model)
+        if model == LEADER:
+            self.gate.forget()
         parked = self.roster.queues.parked.values()
         message = f"TR_PEER_LOST: model {model} stopped while it held the request; send it again"
         effects: list[Effect] = []
@@ -160,6 +168,15 @@ class Scheduler:
         self.roster.kv.check_integrity(self.roster.queues)
         counters = self.counters
         assert counters.sampled == counters.committed + counters.discarded, counters
+
+    def _take(self, message: Thresholds, now: float) -> None:
+        """Thresholds from the leader, or RemoteProtocolError when they are not for these models."""
+        before = self.gate.table
+        try:
+            self.gate.use(message.table, now + message.lasts_s)
+        except ConfigError as error:
+            raise RemoteProtocolError(str(error)) from error
+        self.counters.threshold_changes += message.table != before
 
     def _decide(self, now: float) -> Launch | Hold:
         if self._turns.is_barrier:

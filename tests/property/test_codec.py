@@ -11,7 +11,19 @@ from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import PolicySpec, Request, Sampling
 from router_backend.handoff.codec import Message, pack, unpack
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Go, Handoff, Nack, Report
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Beat,
+    Finished,
+    Go,
+    Handoff,
+    Nack,
+    Observation,
+    Report,
+    Thresholds,
+)
 
 INTS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -69,6 +81,10 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(Report, INTS, INTS, IDS, st.booleans()),
     st.builds(Go, INTS),
+    st.builds(
+        Observation, INTS, INTS, IDS, INTS, st.lists(st.tuples(INTS, INTS, FLOATS), max_size=3).map(tuple)
+    ),
+    st.builds(Thresholds, INTS, st.lists(IDS, max_size=3).map(tuple), FLOATS),
 )
 
 Cut = tuple[int, int, bytes]

@@ -68,3 +68,33 @@ def test_feasible_thresholds_are_left_alone():
 def test_a_setting_that_could_hang_is_refused_by_name(thresholds, batch_max, deadline_s, key):
     with pytest.raises(ConfigError, match=key):
         gate(*thresholds, batch_max=batch_max, deadline_s=deadline_s)
+
+
+def test_a_table_gives_each_number_of_live_requests_its_own_threshold():
+    chosen = gate(1, 1, batch_max=4)
+    chosen.use(((1, 1), (1, 2), (1, 2), (1, 3), (1, 9)), until=99.0)
+
+    assert [chosen.threshold(live) for live in (0, 1, 2, 3, 4, 5, 50)] == [1, 1, 2, 2, 3, 4, 4]
+    assert decide(chosen, ready=3, live=4) == Launch(LaunchReason.THRESHOLD)
+    assert decide(chosen, ready=4, live=50) == Launch(LaunchReason.THRESHOLD)
+    assert decide(chosen, ready=2, live=4, waited_s=2.0) == Launch(LaunchReason.DEADLINE)
+
+
+def test_a_table_whose_term_is_over_makes_room_for_what_is_configured_and_wakes_who_waits():
+    chosen = gate(1, 1)
+    chosen.use(((1, 5),), until=11.0)
+    waiting = decide(chosen, ready=2, live=8)
+    chosen.expire(10.9)
+    before = chosen.threshold(8)
+    chosen.expire(11.0)
+
+    assert (waiting, before) == (Hold(11.0), 5)
+    assert decide(chosen, ready=2, live=8) == Launch(LaunchReason.THRESHOLD)
+
+
+@pytest.mark.parametrize("table", [(), ((1,),), ((1, 1), (1, 0)), ((1, 1, 1),)])
+def test_a_table_that_does_not_fit_the_models_is_refused(table):
+    chosen = gate(1, 2)
+    with pytest.raises(ConfigError, match="thresholds: rows of 2"):
+        chosen.use(table, until=99.0)
+    assert chosen.table == ((1, 2),)
