@@ -96,7 +96,8 @@ class Deployment(Settings):
     """Model that writes the first token; default the first one."""
     policy: PolicySettings = PolicySettings()
     policy_files: tuple[str, ...] = ()
-    """Python files with policies of your own, relative to the repository and inside it."""
+    """Python files with policies of your own, relative to the repository and inside it: beside this file, as
+    Triton takes every folder there for a model."""
     mode: Mode = Mode.DELAYED
     """How models take turns; the others are there to be compared with."""
     deadline_ms: float = Field(50.0, ge=0)

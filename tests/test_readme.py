@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pytest
 
 import router_backend.policies.registry as registry
+from python_backend.roles.policy_files import load_policies
 from router_backend.core.request import PolicySpec
 from router_backend.scheduler.batch import StepOutput
 from tests.builders import handoffs, plan, request, scheduler
@@ -88,12 +89,11 @@ def test_the_policy_is_as_short_as_the_text_says() -> None:
 
 
 @pytest.fixture
-def hesitant(monkeypatch: pytest.MonkeyPatch) -> PolicySpec:
-    """The README's policy, registered as the text tells."""
-    names: dict[str, Any] = {}
-    exec(policy_text(), names)
-    known = MappingProxyType({**registry.FACTORIES, "hesitant": names["Hesitant"]})
-    monkeypatch.setattr(registry, "FACTORIES", known)
+def hesitant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PolicySpec:
+    """The README's policy, loaded from a file as the text tells."""
+    (tmp_path / "hesitant.py").write_text(policy_text())
+    own = load_policies(["hesitant.py"], tmp_path)
+    monkeypatch.setattr(registry, "FACTORIES", MappingProxyType({**registry.FACTORIES, **own}))
     return PolicySpec("hesitant", (("cutoff", 1.5),))
 
 

@@ -35,8 +35,13 @@ def read_agreement(deployment: Deployment, repository: Path) -> Agreement:
     found = [vocabulary.eos_ids for vocabulary in vocabularies] + [ids for _, ids in scripted]
     vocab_size = min(sizes)
     eos_ids = frozenset(token for token in frozenset().union(*found) if token < vocab_size)
-    heads = {model.name: _cutoffs(model, repository) for model in deployment.models if model.heads}
-    return Agreement(vocab_size, eos_ids, heads, load_policies(deployment.policy_files, repository))
+    policies = load_policies(deployment.policy_files, repository)
+    return Agreement(vocab_size, eos_ids, cutoffs(deployment, repository), policies)
+
+
+def cutoffs(deployment: Deployment, repository: Path) -> dict[str, dict[str, float]]:
+    """By model that has router heads: the cutoff of each, as its card says."""
+    return {model.name: _cutoffs(model, repository) for model in deployment.models if model.heads}
 
 
 def vocabulary(name: str, directory: Path) -> ModelVocabulary:

@@ -14,6 +14,8 @@ from typing import Any
 import yaml
 
 from python_backend.config import Deployment, load_deployment
+from python_backend.roles.agreeing import cutoffs
+from python_backend.roles.policy_files import load_policies
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex, PolicySpec
 from router_backend.policies.base import Place
@@ -43,9 +45,10 @@ def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
     settings = adjusted(yaml.safe_load((source / DEPLOYMENT).read_text()), wishes)
     (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
     deployment = load_deployment(target / DEPLOYMENT)
-    check_policy(deployment)
     files = repository_files(deployment)
     _link_files(source, target, set(files))
+    _bring_along(source, target, deployment)
+    check_policy(deployment, target)
     write(files, target)
     return deployment
 
@@ -59,11 +62,13 @@ def adjusted(settings: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
     return {**settings, "models": models, "policy": _policy(settings.get("policy") or {}, wishes)}
 
 
-def check_policy(deployment: Deployment) -> None:
+def check_policy(deployment: Deployment, repository: Path) -> None:
     """ConfigError when the deployment's policy or one of its options is not known."""
     params = tuple(deployment.policy.params.items())
-    where = Place(ModelIndex(0), deployment.names, ModelIndex(deployment.entry_index), VOCABULARY_FOR_TRIAL)
-    build(PolicySpec(deployment.policy.name, params), where)
+    heads, own = cutoffs(deployment, repository), load_policies(deployment.policy_files, repository)
+    entry = ModelIndex(deployment.entry_index)
+    where = Place(ModelIndex(0), deployment.names, entry, VOCABULARY_FOR_TRIAL, heads)
+    build(PolicySpec(deployment.policy.name, params), where, own)
 
 
 def _policy(committed: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
@@ -88,3 +93,15 @@ def _link_files(source: Path, target: Path, written: set[str]) -> None:
         if str(relative) not in written:
             (target / relative).parent.mkdir(parents=True, exist_ok=True)
             (target / relative).symlink_to(path.resolve())
+
+
+def _bring_along(source: Path, target: Path, deployment: Deployment) -> None:
+    """Policies are copied, because a link would lead out of the repository; router heads are linked."""
+    for file in deployment.policy_files:
+        if (source / file).is_file() and (target / file).parent.resolve().is_relative_to(target.resolve()):
+            (target / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / file, target / file)
+    for folder in {folder for model in deployment.models for folder in model.heads.values()}:
+        if not (target / folder).exists():
+            (target / folder).parent.mkdir(parents=True, exist_ok=True)
+            (target / folder).symlink_to((source / folder).resolve())

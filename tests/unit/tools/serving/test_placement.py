@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from router_backend.core.errors import ConfigError
+from tests.unit.runner.heads.test_loading import artefact
 from tools.make_repository import repository_files, stale
 from tools.serving.placement import Wishes, adjusted, place
 
@@ -74,6 +75,30 @@ def test_the_placed_repository_is_complete_and_links_the_weights(tmp_path: Path)
     assert deployment.policy.params["cutoff"] == 0.4
     assert stale(repository_files(deployment), target) == []
     assert (target / "large" / "1" / "config.json").resolve() == source / "large" / "1" / "config.json"
+
+
+def test_policies_are_copied_and_router_heads_are_linked(tmp_path: Path) -> None:
+    source, target = repository(tmp_path / "source"), tmp_path / "target"
+    text = 'from router_backend.policies.base import BaseRouter\nclass Mine(BaseRouter):\n    NAME = "mine"\n'
+    (source / "mine.py").write_text(text + "    def __init__(self, place, spec): super().__init__(place)\n")
+    head = artefact(source / "heads" / "citer", "citer", {})
+    models = [{"name": "small", "heads": {"citer": "heads/citer"}}, {"name": "large"}]
+    settings = {**SETTINGS, "models": models, "policy_files": ["mine.py"]}
+    (source / "deployment.yaml").write_text(yaml.safe_dump(settings))
+
+    for policy in ("mine", "citer"):
+        assert place(source, target, Wishes(policy=policy)).policy.name == policy
+    assert not (target / "mine.py").is_symlink()
+    assert (target / "heads" / "citer").resolve() == head
+
+
+@pytest.mark.parametrize("file", ["../mine.py", "gone.py"])
+def test_a_policy_file_that_is_not_in_the_repository_is_refused(tmp_path: Path, file: str) -> None:
+    source = repository(tmp_path / "source")
+    (tmp_path / "mine.py").touch()
+    (source / "deployment.yaml").write_text(yaml.safe_dump({**SETTINGS, "policy_files": [file]}))
+    with pytest.raises(ConfigError, match="policy_files: "):
+        place(source, tmp_path / "target", Wishes())
 
 
 def test_placing_again_forgets_what_was_there(tmp_path: Path) -> None:
