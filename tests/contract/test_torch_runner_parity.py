@@ -31,6 +31,18 @@ MODELS = {
     ),
     "llama-one-kv-head": TinyModel("llama", 2, fields=frozen(num_key_value_heads=1)),
     "qwen2-tied": TinyModel("qwen2", 3, fields=frozen(tie_word_embeddings=True)),
+    "qwen2-yarn-rope": TinyModel(
+        "qwen2",
+        5,
+        fields=frozen(
+            rope_parameters={
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 8.0,
+                "original_max_position_embeddings": 128,
+            }
+        ),
+    ),
     "qwen3-wide-heads-padded-vocabulary": TinyModel(
         "qwen3", 4, words=90, fields=frozen(head_dim=16, num_key_value_heads=4)
     ),

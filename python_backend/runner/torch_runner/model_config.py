@@ -7,6 +7,7 @@ Must never guess: a field that would change the arithmetic is either understood 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +16,31 @@ from typing import Any
 from router_backend.core.errors import ConfigError
 
 ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+ROPE_KINDS = ("default", "dynamic", "linear", "llama3", "yarn")
 QWEN3_HEAD_DIM = 128
 """What Qwen3's configuration means when it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """Rotary embedding; `kind` default, linear or llama3. The three last fields are llama3's."""
+    """Rotary embedding; `kind` default, linear, llama3 or yarn."""
 
     theta: float = 10000.0
     kind: str = "default"
     factor: float = 1.0
     low_freq_factor: float = 1.0
+    """llama3: pairs that turn less often than this over the original length are stretched by `factor`."""
     high_freq_factor: float = 4.0
+    """llama3: pairs that turn more often are kept."""
     original_length: int = 8192
+    beta_fast: float = 32.0
+    """yarn: pairs that turn more often than this over the original length are kept."""
+    beta_slow: float = 1.0
+    """yarn: pairs that turn less often are stretched by `factor`."""
+    attention_factor: float = 1.0
+    """yarn: multiplies queries and keys."""
+    is_truncated: bool = True
+    """yarn: the two limits fall on whole pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +181,51 @@ def _rope(fields: Mapping[str, Any]) -> RopeConfig:
     kind = params.get("rope_type") or params.get("type") or "default"
     if params.get("partial_rotary_factor", fields.get("partial_rotary_factor", 1.0)) != 1.0:
         raise ValueError("partial_rotary_factor: only 1.0 is supported")
-    if kind == "default":
+    # dynamic changes the base only beyond the trained length, where no request is admitted.
+    if kind in ("default", "dynamic"):
         return RopeConfig(theta)
     if kind == "linear":
         return RopeConfig(theta, kind, float(params["factor"]))
     if kind == "llama3":
-        return RopeConfig(
-            theta,
-            kind,
-            float(params["factor"]),
-            float(params["low_freq_factor"]),
-            float(params["high_freq_factor"]),
-            int(params["original_max_position_embeddings"]),
-        )
-    raise ValueError(f"rope_type: {kind!r} is not supported; known are default, linear, llama3")
+        return _llama3_rope(theta, params)
+    if kind == "yarn":
+        return _yarn_rope(theta, params, int(fields["max_position_embeddings"]))
+    raise ValueError(f"rope_type: {kind!r} is not supported; known are {', '.join(ROPE_KINDS)}")
+
+
+def _llama3_rope(theta: float, params: Mapping[str, Any]) -> RopeConfig:
+    return RopeConfig(
+        theta,
+        "llama3",
+        float(params["factor"]),
+        float(params["low_freq_factor"]),
+        float(params["high_freq_factor"]),
+        int(params["original_max_position_embeddings"]),
+    )
+
+
+def _yarn_rope(theta: float, params: Mapping[str, Any], length_max: int) -> RopeConfig:
+    """Peng et al. 2023 (YaRN), with transformers' defaults."""
+    original = int(params.get("original_max_position_embeddings") or length_max)
+    factor = float(params.get("factor") or length_max / original)
+    attention = params.get("attention_factor")
+    if attention is None:
+        strength = params.get("mscale"), params.get("mscale_all_dim")
+        attention = _mscale(factor, strength[0]) / _mscale(factor, strength[1]) if all(strength) else None
+    return RopeConfig(
+        theta,
+        "yarn",
+        factor,
+        original_length=original,
+        beta_fast=float(params.get("beta_fast") or 32),
+        beta_slow=float(params.get("beta_slow") or 1),
+        attention_factor=float(_mscale(factor, 1.0) if attention is None else attention),
+        is_truncated=bool(params.get("truncate", True)),
+    )
+
+
+def _mscale(factor: float, strength: float) -> float:
+    return 0.1 * strength * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 def _eos_ids(fields: Mapping[str, Any], model_dir: Path) -> frozenset[int]:

@@ -1,7 +1,8 @@
 """Rotary position embedding: tables made once, applied by two multiplications.
 
 Angles are computed in float32 for every dtype, as transformers does; the pairs that rotate are
-(i, i + D/2). Formulas: Su et al. 2021 (RoFormer); llama3 scaling: Llama 3.1's reference code.
+(i, i + D/2). Formulas: Su et al. 2021 (RoFormer); llama3 scaling: Llama 3.1's reference code;
+yarn: Peng et al. 2023.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
     frequencies = 1.0 / (rope.theta**exponents)
     if rope.kind == "linear":
         return frequencies / rope.factor
+    if rope.kind == "yarn":
+        return _yarn(frequencies, rope, head_dim)
     return _llama3(frequencies, rope) if rope.kind == "llama3" else frequencies
 
 
@@ -31,10 +34,26 @@ def _llama3(frequencies: Tensor, rope: RopeConfig) -> Tensor:
     return (1 - blend) * frequencies / rope.factor + blend * frequencies
 
 
+def _yarn(frequencies: Tensor, rope: RopeConfig, head_dim: int) -> Tensor:
+    """As llama3, but blended evenly over the pairs between two that turn beta_fast and beta_slow times."""
+    low, high = (_pair_that_turns(turns, rope, head_dim) for turns in (rope.beta_fast, rope.beta_slow))
+    if rope.is_truncated:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, head_dim - 1)
+    pairs = torch.arange(head_dim // 2, dtype=torch.float32)
+    stretched = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0.0, 1.0)
+    return frequencies / rope.factor * stretched + frequencies * (1 - stretched)
+
+
+def _pair_that_turns(turns: float, rope: RopeConfig, head_dim: int) -> float:
+    """Index of the pair that turns so often over the original length."""
+    return head_dim * math.log(rope.original_length / (turns * 2 * math.pi)) / (2 * math.log(rope.theta))
+
+
 def rope_table(rope: RopeConfig, head_dim: int, length: int, dtype: torch.dtype) -> Tensor:
     """[length, 2, D]: the cosines, then the sines whose first half carries the rotation's minus sign."""
     angles = torch.outer(torch.arange(length).float(), inverse_frequencies(rope, head_dim))
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = rope.attention_factor * angles.cos(), rope.attention_factor * angles.sin()
     return torch.stack([torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)], dim=1).to(dtype)
 
 

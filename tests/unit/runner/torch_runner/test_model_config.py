@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from router_backend.core.errors import ConfigError
 from tests.tiny_models import TinyModel, tiny_model_dir
 from tests.unit.runner.torch_runner.directories import edit_json
 
+LENGTH_MAX = 128
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+YARN_MSCALE = 0.1 * math.log(4.0) + 1.0
 PLAIN: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 100,
@@ -25,7 +29,7 @@ PLAIN: dict[str, Any] = {
     "intermediate_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
-    "max_position_embeddings": 128,
+    "max_position_embeddings": LENGTH_MAX,
 }
 
 
@@ -96,6 +100,30 @@ LINEAR = {"type": "linear", "factor": 2}
         ({"rope_theta": 5e5}, RopeConfig(5e5)),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 2e4}}, RopeConfig(2e4)),
         ({"rope_theta": 1e6, "rope_scaling": LINEAR}, RopeConfig(1e6, "linear", 2.0)),
+        ({"rope_scaling": LINEAR | {"type": "dynamic"}}, RopeConfig(1e4)),
+        (
+            {"rope_scaling": YARN},
+            RopeConfig(1e4, "yarn", 4.0, original_length=64, attention_factor=YARN_MSCALE),
+        ),
+        (
+            {
+                "rope_scaling": YARN
+                | {"mscale": 2.0, "mscale_all_dim": 1.0, "beta_slow": 2, "truncate": False}
+            },
+            RopeConfig(
+                1e4,
+                "yarn",
+                4.0,
+                original_length=64,
+                beta_slow=2.0,
+                attention_factor=(0.2 * math.log(4.0) + 1.0) / YARN_MSCALE,
+                is_truncated=False,
+            ),
+        ),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 1.0}},
+            RopeConfig(1e4, "yarn", original_length=LENGTH_MAX),
+        ),
         (
             {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5} | LLAMA3},
             RopeConfig(5e5, "llama3", 8.0, 1.0, 4.0, 64),
@@ -123,7 +151,7 @@ def test_rope_is_read_as_old_and_new_transformers_write_it(
         ({"use_sliding_window": True}, "sliding-window"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding-window"),
         ({"num_key_value_heads": 3}, "num_key_value_heads: 3 does not divide 4"),
-        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type: 'yarn'"),
+        ({"rope_parameters": {"rope_type": "longrope"}}, "rope_type: 'longrope'"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "key 'factor' is missing"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"hidden_size": None}, "key 'hidden_size' is missing"),

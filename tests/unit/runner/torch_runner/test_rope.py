@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
@@ -10,11 +12,28 @@ from python_backend.runner.torch_runner.model_config import RopeConfig
 from python_backend.runner.torch_runner.rope import rope_table, rotated
 from tests.tiny_models import LLAMA3_ROPE, TinyModel, frozen
 
+YARN_MSCALE = 0.1 * math.log(4.0) + 1.0
 LINEAR_ROPE = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+YARN_ROPE = {
+    "rope_type": "yarn",
+    "rope_theta": 1000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 256,
+    "beta_fast": 8.0,
+}
 KINDS = [
     ({"rope_type": "default", "rope_theta": 5e5}, RopeConfig(5e5)),
     (LINEAR_ROPE, RopeConfig(10000.0, "linear", 4.0)),
     (LLAMA3_ROPE, RopeConfig(10000.0, "llama3", 8.0, 1.0, 4.0, 64)),
+    (
+        YARN_ROPE,
+        RopeConfig(1000.0, "yarn", 4.0, original_length=256, beta_fast=8.0, attention_factor=YARN_MSCALE),
+    ),
+    (
+        YARN_ROPE | {"attention_factor": 0.9, "truncate": False},
+        RopeConfig(1000.0, "yarn", 4.0, 1, 4, 256, beta_fast=8.0, attention_factor=0.9, is_truncated=False),
+    ),
+    (LINEAR_ROPE | {"rope_type": "dynamic"}, RopeConfig(10000.0)),
 ]
 
 
@@ -23,7 +42,7 @@ def turned(heads: torch.Tensor, positions: torch.Tensor, rope: RopeConfig) -> to
     return rotated(heads, table[:, :1], table[:, 1:])
 
 
-@pytest.mark.parametrize(("parameters", "rope"), KINDS, ids=["default", "linear", "llama3"])
+@pytest.mark.parametrize(("parameters", "rope"), KINDS, ids=[kind[0]["rope_type"] for kind in KINDS])
 def test_every_kind_rotates_as_transformers_does(parameters: dict[str, object], rope: RopeConfig) -> None:
     config = TinyModel(fields=frozen(rope_parameters=parameters, head_dim=16)).config()
     heads = torch.randn(200, 3, 16, generator=torch.Generator().manual_seed(0))
