@@ -21,7 +21,18 @@ from router_backend.core.errors import PeerLostError, RouterError, RunnerError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
-from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Go, Handoff, Nack, Report
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Finished,
+    Go,
+    Handoff,
+    Nack,
+    Observation,
+    Report,
+    Thresholds,
+)
 from router_backend.scheduler.batch import BatchPlan, Hold, StepOutput
 
 _log = logging.getLogger(__name__)
@@ -56,7 +67,9 @@ class HomeLost:
     home: str
 
 
-SchedulerMessage = Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go
+SchedulerMessage = (
+    Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Observation | Thresholds
+)
 DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
 
 

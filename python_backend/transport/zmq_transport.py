@@ -98,7 +98,7 @@ class ZmqTransport:
     def _arrived(self) -> list[tuple[Peer, Frames]]:
         arrived: list[tuple[Peer, Frames]] = []
         # Asking is cheaper than being told by an exception that there is no more.
-        while len(arrived) < POLL_MAX and self._pull.get(zmq.EVENTS) & zmq.POLLIN:
+        while len(arrived) < POLL_MAX and int(self._pull.get(zmq.EVENTS)) & zmq.POLLIN:
             sender, *frames = self._pull.recv_multipart(zmq.NOBLOCK)
             arrived.append((Peer(sender.decode(errors="replace")), frames))
         return arrived
