@@ -16,6 +16,9 @@ from router_backend.core.request import PolicySpec, PolicyValue, Sampling
 
 TEMPERATURE_MAX = 2.0
 SEED_MAX = 2**63 - 1
+TOP_K_MAX = 2**31 - 1
+WHOLE_MAX = 2**63 - 1
+"""Nothing beyond can travel between processes."""
 STOP_STRINGS_MAX = 32
 STOP_CHARS_MAX = 4096
 
@@ -31,6 +34,8 @@ def read_sampling(ask: Ask, draw_seed: Callable[[], int]) -> Sampling:
     top_k = ask.top_k or 0
     if top_k < -1:
         raise RequestError(f"top_k: {top_k} must be at least 1, or 0 or -1 for off")
+    if top_k > TOP_K_MAX:
+        raise RequestError(f"top_k: {top_k} must be at most {TOP_K_MAX}; 0 = off")
     if ask.seed is not None and not 0 <= ask.seed <= SEED_MAX:
         raise RequestError(f"seed: {ask.seed} must be from 0 to {SEED_MAX}")
     return Sampling(temperature, max(top_k, 0), top_p, draw_seed() if ask.seed is None else ask.seed)
@@ -47,6 +52,8 @@ def read_policy(name: str, params: dict[str, PolicyValue]) -> PolicySpec:
     for key, value in params.items():
         if not isinstance(value, float | int | bool | str):
             raise RequestError(f"policy: {name}.{key}: {value!r} must be a number, a text, true or false")
+        if isinstance(value, int) and abs(value) > WHOLE_MAX:
+            raise RequestError(f"policy: {name}.{key}: a whole number may be at most {WHOLE_MAX}")
     return PolicySpec(name, tuple(sorted(params.items())))
 
 

@@ -6,14 +6,13 @@ of text, messages and token ids is set, and every option of the client is either
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from python_backend.loops.base import Ask
 from python_backend.server.contracts import Contract
-from python_backend.server.values import Array, Values, json_object, values_of
+from python_backend.server.values import Array, Values, json_object, json_value, values_of
 from router_backend.core.errors import RequestError
 from router_backend.core.request import PolicyValue
 
@@ -48,6 +47,8 @@ class Asked:
     is_stop: bool = False
     """Not a generation: end the one that has the same request id."""
 
+
+TIMEOUT_US_MAX = 2**63 - 1
 
 Reader = Callable[[Mapping[str, Array], Envelope], Asked]
 
@@ -109,7 +110,7 @@ def tokens_asked(values: Values) -> Asked:
 def _timeout_us(parameters: Mapping[str, Any]) -> int:
     """`generate` leaves the key `timeout` (microseconds, as in KServe's `infer`) to the model."""
     timeout = parameters.get("timeout", 0)
-    if isinstance(timeout, bool) or not isinstance(timeout, int) or timeout < 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, int) or not 0 <= timeout <= TIMEOUT_US_MAX:
         raise RequestError(f"timeout: must be a whole number of microseconds, got {timeout!r}")
     return timeout
 
@@ -123,10 +124,7 @@ def _text_prompt(values: Values) -> dict[str, Any]:
 
 
 def _messages(text: str) -> tuple[dict[str, Any], ...]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise RequestError(f"messages: not JSON: {error}") from error
+    found = json_value("messages", text)
     if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
         raise RequestError("messages: must be a JSON list of objects with role and content")
     return tuple(found)

@@ -36,12 +36,23 @@ def json_object(name: str, text: str) -> dict[str, Any]:
     """The JSON object in `text`; an empty text is an empty object."""
     if not text.strip():
         return {}
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise RequestError(f"{name}: not JSON: {error}") from error
+    found = json_value(name, text)
     if not isinstance(found, dict):
         raise RequestError(f"{name}: must be a JSON object, got {type(found).__name__}")
+    return found
+
+
+def json_value(name: str, text: str) -> Any:
+    """What the JSON `text` says; RequestError for no JSON, for too many levels and for half characters."""
+    try:
+        found = json.loads(text)
+        if "\\u" in text:
+            # An escape is the only way for half a surrogate pair to come in; no process could pass it on.
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{name}: has half of a surrogate pair: send UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"{name}: not JSON: {error}") from error
     return found
 
 

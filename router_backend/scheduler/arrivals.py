@@ -6,13 +6,14 @@ a request is accepted only by a copy that is parked or new. Runs nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import PolicyError, RemoteProtocolError
 from router_backend.core.request import Request
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
+from router_backend.handoff.checks import MessageBounds
 from router_backend.handoff.codec import Message
 from router_backend.handoff.ledger import Arrival, classify
 from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
@@ -27,6 +28,11 @@ class Arrivals:
 
     roster: Roster
     policies: PolicyBook
+    bounds: MessageBounds = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.roster.settings
+        self.bounds = MessageBounds(settings.model, settings.models, self.policies.place.vocab_size)
 
     def on(self, message: Message, now: float) -> list[Effect]:
         """Whatever a home or a peer says; RemoteProtocolError for what it must not say."""
@@ -48,6 +54,7 @@ class Arrivals:
     def admit(self, request: Request, now: float) -> list[Effect]:
         """Take a new request, or refuse it with the reason in its `Close`."""
         roster = self.roster
+        self.bounds.check_request(request)
         stone = roster.graveyard.find(request.request_id, request.epoch)
         if stone is not None and stone.request is None:
             return roster.close_late(request, stone, 0)
@@ -67,6 +74,7 @@ class Arrivals:
     def resume(self, handoff: Handoff, now: float) -> list[Effect]:
         """Take control of a request: append what was missed, queue up. Nothing else."""
         roster = self.roster
+        self.bounds.check_handoff(handoff)
         stone = roster.graveyard.find(handoff.request_id, handoff.epoch)
         if stone is not None:
             return self._bury_late(handoff, stone)
@@ -81,9 +89,9 @@ class Arrivals:
                 model = roster.settings.model
                 nack = Nack(handoff.request_id, handoff.epoch, model, handoff.seq, held)
                 return [Send(handoff.source, nack)]
-        roster.counters.handoffs_received += 1
         if sequence is None:
             return self._first_contact(handoff, now)
+        self.bounds.check_continuation(handoff, sequence.request, held)
         return self._return(sequence, handoff, now)
 
     def abort(self, abort: Abort) -> list[Effect]:
@@ -108,6 +116,8 @@ class Arrivals:
         request = handoff.request
         if request is None:
             raise RemoteProtocolError(f"hand-off of {handoff.request_id} from position 0 without its request")
+        self.bounds.check_continuation(handoff, request, 0)
+        self.roster.counters.handoffs_received += 1
         refusal = self.roster.refusal(request, handoff.loc)
         if refusal:
             return refusal
@@ -118,6 +128,7 @@ class Arrivals:
     def _return(self, sequence: Sequence, handoff: Handoff, now: float) -> list[Effect]:
         counters = self.roster.counters
         sequence.happen(Event.RETURNED)
+        counters.handoffs_received += 1
         counters.returns += 1
         if sequence.blocks:
             counters.direct_resumes += 1
@@ -177,6 +188,7 @@ class Arrivals:
         return []
 
     def _count_live(self, message: Admitted) -> list[Effect]:
+        self.bounds.check_source(message.source)
         if self.roster.graveyard.find(message.request_id, message.epoch) is None:
             self.roster.live.setdefault(message.request_id, message.source)
         return []
@@ -188,4 +200,5 @@ def _end_of(sequence: Sequence) -> Event:
 
 
 def _answers(nack: Nack, sequence: Sequence, sent: Handoff) -> bool:
-    return sent.seq == nack.seq and sequence.owner == nack.source and nack.epoch == sent.epoch
+    is_before = 0 <= nack.have <= sent.loc
+    return is_before and sent.seq == nack.seq and sequence.owner == nack.source and nack.epoch == sent.epoch

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from router_backend.core.effects import Effect, Send
 from router_backend.core.request import ModelIndex
+from router_backend.handoff.checks import MessageBounds
 from router_backend.handoff.message import Go, Handoff, Report
 from router_backend.scheduler.roster import Roster
 from router_backend.scheduler.rounds import LEADER, Rounds
@@ -63,6 +64,7 @@ class Turns:
 
     def hear(self, report: Report) -> list[Effect]:
         """The leader hears a report and starts whom it is time to start."""
+        MessageBounds(self.roster.settings.model, self.roster.settings.models, 0).check_report(report)
         return [] if self._rounds is None else self._start(self._rounds.hear(report))
 
     def lose(self, model: ModelIndex) -> list[Effect]:

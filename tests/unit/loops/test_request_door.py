@@ -110,6 +110,7 @@ def test_a_long_wish_is_cut_to_the_servers_timeout() -> None:
         ({"policy": "nope"}, RequestError, "policy: 'nope' is unknown; known are "),
         ({"policy": "fixed", "policy_params": {"x": 1}}, RequestError, "policy: fixed.x: unknown parameter"),
         ({"policy_params": {"cutoff": [1]}}, RequestError, r"r_stitch.cutoff: \[1\] must be a number"),
+        ({"policy_params": {"cutoff": 10**400}}, RequestError, "cutoff: a whole number may be at most"),
         ({"messages": ()}, RequestError, r"messages: \[\] is an empty chat"),
     ],
 )
@@ -161,6 +162,7 @@ def test_edge_values_that_are_allowed(fields: dict[str, Any], sampling: Sampling
         ({"top_p": math.nan}, "top_p: nan"),
         ({"top_p": 1.01}, "top_p: 1.01"),
         ({"top_k": -2}, "top_k: -2 must be at least 1"),
+        ({"top_k": 2**31}, "top_k: 2147483648 must be at most 2147483647"),
         ({"seed": -1}, "seed: -1 must be from 0"),
         ({"seed": 2**63}, "seed: 9223372036854775808"),
     ],

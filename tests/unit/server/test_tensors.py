@@ -118,7 +118,7 @@ def test_one_empty_stop_string_means_none(stop: list[bytes], meaning: tuple[str,
 def test_generate_hands_the_timeout_over_as_a_parameter() -> None:
     tensors = {"text_input": text("hi")}
     assert READ_TEXT(tensors, Envelope(parameters_json='{"timeout": 1500000}')).ask.timeout_s == 1.5
-    for wrong in ('"soon"', "-1", "true", "1.5"):
+    for wrong in ('"soon"', "-1", "true", "1.5", "1" + "0" * 400):
         with pytest.raises(RequestError, match="timeout: must be a whole number of microseconds"):
             READ_TEXT(tensors, Envelope(parameters_json=f'{{"timeout": {wrong}}}'))
 
@@ -129,6 +129,8 @@ def test_generate_hands_the_timeout_over_as_a_parameter() -> None:
         ({}, "text_input: give either text_input or messages"),
         ({"text_input": text("a"), "messages": text("[]")}, "text_input: give either"),
         ({"messages": text("{")}, "messages: not JSON"),
+        ({"messages": text("[" * 100_000)}, "messages: not JSON: maximum recursion"),
+        ({"messages": text('[{"role": "\\ud800"}]')}, "messages: has half of a surrogate pair"),
         ({"messages": text('["a"]')}, "messages: must be a JSON list of objects"),
         ({"text_input": text("a"), "routing_config": text("[")}, "routing_config: not JSON"),
         ({"text_input": text("a"), "routing_config": text('{"x": [1]}')}, "routing_config: x must be"),
