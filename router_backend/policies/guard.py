@@ -34,7 +34,7 @@ class GuardedRouter:
 
     def route(self, step: StepBatch) -> IntArray:
         destinations = np.asarray(self._asked("route", lambda: self._inner.route(step)))
-        if destinations.shape != (len(step),) or not np.issubdtype(destinations.dtype, np.integer):
+        if destinations.shape != (len(step),) or destinations.dtype.kind not in "iu":
             answer = f"{destinations.dtype}{list(destinations.shape)}"
             raise PolicyError(f"{self._name}.route: answered {answer}, not int[{len(step)}]")
         return destinations

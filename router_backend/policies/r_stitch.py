@@ -17,7 +17,7 @@ from router_backend.core.request import ModelIndex, PolicySpec
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.ledger import handoff_to
 from router_backend.handoff.message import Handoff
-from router_backend.policies.base import LOCAL, BaseRouter, Place
+from router_backend.policies.base import BaseRouter, Place
 from router_backend.policies.options import Options
 from router_backend.scheduler.batch import IntArray, Needs, StepBatch
 
@@ -48,7 +48,8 @@ class RStitch(BaseRouter):
         # NaN compares false: an uncertain reading keeps a row on the small model and sends it back
         # from the large one, so that one sick row can never be stuck.
         is_uncertain = step.readable(step.entropy) & (step.entropy > self._cutoff_nats)
-        return np.where(is_uncertain == self._is_small, 1, LOCAL)
+        leaves: IntArray = (is_uncertain == self._is_small).astype(np.int64)  # peer 1, or LOCAL
+        return leaves
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
         return handoff_to(sequence, target, drop=int(self._is_small))

@@ -160,7 +160,7 @@ class StepBatch:
         self.sequences = sequences
         self._output = output
         self._index = index
-        self._unreadable: BoolArray = np.zeros(len(sequences), dtype=np.bool_)
+        self._unreadable: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -202,13 +202,15 @@ class StepBatch:
     def readable(self, signal: npt.NDArray[Any]) -> BoolArray:
         """bool[B]: where `signal` is a number to decide by; the other rows are counted."""
         is_finite: BoolArray = np.isfinite(signal)
-        self._unreadable |= ~is_finite
+        if not is_finite.all():
+            sick = ~is_finite
+            self._unreadable = sick if self._unreadable is None else self._unreadable | sick
         return is_finite
 
     @property
     def num_unreadable(self) -> int:
         """Rows whose policy fell back because a signal was NaN or infinite."""
-        return int(np.count_nonzero(self._unreadable))
+        return 0 if self._unreadable is None else int(np.count_nonzero(self._unreadable))
 
     @property
     def position(self) -> IntArray:
