@@ -1,0 +1,1 @@
+"""Measuring what a cutoff costs and is worth, and choosing one."""
