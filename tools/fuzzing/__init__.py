@@ -1,0 +1,1 @@
+"""What `tools.fuzz` runs: damage, one target for each way in, and the loop that counts the outcomes."""
