@@ -102,6 +102,12 @@ class Deployment(Settings):
     """How models take turns; the others are there to be compared with."""
     deadline_ms: float = Field(50.0, ge=0)
     """Longest deliberate wait for a batch to fill."""
+    thresholds: Literal["fixed", "auto"] = "fixed"
+    """fixed: each model's `threshold`; auto: planned from what the server observes, with all ones while it
+    has observed too little, and whenever the leading model 0 is silent."""
+    profile: str = ""
+    """For `thresholds: auto`: measured step times (`python -m tools.measure_steps`), relative to the
+    repository; default: they are learned."""
     front: FrontSettings = FrontSettings()
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""
@@ -115,6 +121,8 @@ class Deployment(Settings):
             raise ValueError(f"models: names must differ, got {names}")
         if self.entry and self.entry not in names:
             raise ValueError(f"entry: {self.entry!r} is not one of {names}")
+        if self.thresholds == "auto" and self.mode is not Mode.DELAYED:
+            raise ValueError(f"thresholds: auto needs mode delayed, not {self.mode.value}")
         return self
 
     @property
@@ -126,8 +134,10 @@ class Deployment(Settings):
         return self.names.index(self.entry) if self.entry else 0
 
     @property
-    def thresholds(self) -> tuple[int, ...]:
-        return tuple(model.threshold for model in self.models)
+    def standing_thresholds(self) -> tuple[int, ...]:
+        """What holds while nothing is announced."""
+        is_fixed = self.thresholds == "fixed"
+        return tuple(model.threshold if is_fixed else 1 for model in self.models)
 
     def model(self, name: str) -> ModelSettings:
         return self.models[self.names.index(name)]

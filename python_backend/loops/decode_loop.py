@@ -29,7 +29,6 @@ from router_backend.handoff.message import (
     Go,
     Handoff,
     Nack,
-    Observation,
     Report,
     Thresholds,
 )
@@ -68,7 +67,7 @@ class HomeLost:
 
 
 SchedulerMessage = (
-    Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Observation | Thresholds
+    Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Thresholds
 )
 DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
 

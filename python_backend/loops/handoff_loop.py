@@ -25,7 +25,7 @@ from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.codec import Message, pack, unpack
-from router_backend.handoff.message import Beat, Handoff
+from router_backend.handoff.message import Beat, Handoff, Observation
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +63,12 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Where arriving things go: events to the decode loop, commits of local clients to the client loop."""
+    """Where arriving things go: events to the decode loop, commits of local clients to the client loop,
+    reports to whoever plans."""
 
     decode: Inbox[DecodeEvent]
     client: Callable[[Emit | Close], None]
+    planning: Callable[[Observation], None] = lambda observation: None
 
 
 @dataclass(slots=True)
@@ -197,6 +199,8 @@ class HandoffLoop:
         self._note_life(sender, message, now)
         if isinstance(message, Emit | Close):
             self._doors.client(message)
+        elif isinstance(message, Observation):
+            self._doors.planning(message)
         elif not isinstance(message, Beat):
             self._news.append(message)
 

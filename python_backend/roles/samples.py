@@ -16,8 +16,14 @@ SUBSERVER_TOTALS = {
     "step_s_sum": "step_seconds_sum",
     "step_count": "step_seconds_count",
 }
-SUBSERVER_GAUGES = frozenset(("ready", "executing", "parked", "live", "threshold", "peers_up"))
-SUBSERVER_BY_LABEL = {"launches": ("launches_total", "reason"), "kv_blocks": ("kv_blocks", "owner")}
+SUBSERVER_GAUGES = frozenset(
+    ("ready", "executing", "parked", "live", "threshold", "peers_up", "predicted_throughput")
+)
+SUBSERVER_BY_LABEL = {
+    "launches": ("launches_total", "reason"),
+    "kv_blocks": ("kv_blocks", "owner"),
+    "threshold_cause": ("threshold_cause", "cause"),
+}
 
 
 def subserver_samples(figures: Mapping[str, float | Mapping[str, float]]) -> Samples:

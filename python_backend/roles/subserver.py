@@ -14,7 +14,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -24,10 +24,12 @@ from python_backend.config import Deployment
 from python_backend.loops.base import Ask, ResponsePort
 from python_backend.loops.client_loop import ClientLoop
 from python_backend.loops.decode_loop import BROKEN, DecodeEvent, DecodeLoop
-from python_backend.loops.event_log import EventLog
+from python_backend.loops.event_log import EventLog, Step
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
+from python_backend.loops.planning_loop import PlanningLoop
 from python_backend.loops.token_request import TokenDoor
+from python_backend.roles.adapting import Adapting
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.runner.base import ModelRunner, RunnerInfo
@@ -48,7 +50,7 @@ GARBAGE_OBJECTS = 50_000
 caches; what a step leaves behind is freed by its reference counts."""
 JOIN_S = 10.0
 
-_Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog
+_Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog | PlanningLoop
 
 Figures = Mapping[str, float | dict[str, float]]
 
@@ -79,16 +81,23 @@ class Subserver:
         door = _door(deployment, name, instance, self._scheduler.settings.tokens_max, runner.info)
         self._client = ClientLoop(door, inbox, clock)
         address = _address(deployment, name, instance, runner.info)
-        self._handoff = HandoffLoop(address, transport, Doors(inbox, self._client.deliver), clock)
+        self._adapting = Adapting(deployment, self._scheduler.settings.model, inbox, clock)
+        doors = Doors(inbox, self._client.deliver, self._adapting.hear)
+        self._handoff = HandoffLoop(address, transport, doors, clock)
+        self._adapting.perform = self._handoff.perform
         self._decode = DecodeLoop(self._scheduler, runner, inbox, self._handoff.perform, clock)
         self._decode.publish = self._publish
         self._decode.held = lambda: self._scheduler.roster.queues
         loops: list[_Loop] = [self._handoff, self._client, self._decode]
+        notes: list[Callable[[Step], None]] = [self._adapting.note] if self._adapting.is_on else []
+        if self._adapting.planning is not None:
+            loops.append(self._adapting.planning)
         if deployment.event_log:
             index = self._scheduler.settings.model
             event_log = EventLog(Path(deployment.event_log), deployment.names, index)
-            self._decode.note = event_log.note
+            notes.append(event_log.note)
             loops.insert(0, event_log)
+        self._decode.note = _one_of(notes)
         self._threads = {loop: self._thread(loop) for loop in loops}
 
     @property
@@ -151,6 +160,7 @@ class Subserver:
         self._failure.set()
 
     def _publish(self) -> None:
+        self._adapting.report(len(self._scheduler.roster.live))
         self._snapshot = MappingProxyType(
             scheduler_figures(self._scheduler)
             | {
@@ -165,6 +175,7 @@ class Subserver:
                 "messages_undeliverable": self._handoff.figures.undeliverable,
                 "peers_up": self._handoff.peers_up,
             }
+            | self._adapting.figures()
         )
 
 
@@ -184,16 +195,25 @@ def build_subserver(
     folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
     agreement = read_agreement(deployment, repository)
     runner = build_runner(deployment, name, repository, agreement)
-    if deployment.event_log:
-        deployment = deployment.model_copy(update={"event_log": str(repository / deployment.event_log)})
+    paths = {key: getattr(deployment, key) for key in ("event_log", "profile")}
+    placed = {key: str(repository / path) for key, path in paths.items() if path}
+    deployment = deployment.model_copy(update=placed)
     return Subserver(deployment, name, runner, ZmqTransport(folder, name), agreement)
+
+
+def _one_of(notes: list[Callable[[Step], None]]) -> Callable[[Step], None]:
+    def note(step: Step) -> None:
+        for each in notes:
+            each(step)
+
+    return note
 
 
 def _scheduler(deployment: Deployment, name: str, info: RunnerInfo, agreed: Agreement) -> Scheduler:
     model, index = deployment.model(name), ModelIndex(deployment.names.index(name))
     settings = SchedulerSettings(
         model=index,
-        thresholds=deployment.thresholds,
+        thresholds=deployment.standing_thresholds,
         num_blocks=info.num_blocks,
         block_size=info.block_size,
         length_max=info.length_max,

@@ -14,6 +14,9 @@ from router_backend.planner.latency import StepLatency
 from router_backend.planner.routing import Matrix, Routing
 from router_backend.planner.system import System
 
+StepSums = Sequence[tuple[int, int, float]]
+"""(requests in the batch, number of such steps, milliseconds of all of them)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fading:
@@ -54,11 +57,12 @@ class _ModelRecord:
         self.steps = {batch: count * keep for batch, count in self.steps.items()}
         self.total_ms = {batch: total * keep for batch, total in self.total_ms.items()}
 
-    def add(self, destinations: Sequence[int], batch: int, step_ms: float) -> None:
-        self.warmth += 1.0
+    def add(self, destinations: Sequence[int], steps: StepSums) -> None:
         self.routes = [old + new for old, new in zip(self.routes, destinations, strict=True)]
-        self.steps[batch] = self.steps.get(batch, 0.0) + 1.0
-        self.total_ms[batch] = self.total_ms.get(batch, 0.0) + step_ms
+        for batch, count, total_ms in steps:
+            self.warmth += count
+            self.steps[batch] = self.steps.get(batch, 0.0) + count
+            self.total_ms[batch] = self.total_ms.get(batch, 0.0) + total_ms
 
 
 class SystemEstimate:
@@ -75,12 +79,20 @@ class SystemEstimate:
         A request that ended with this step counts as going to the entry: under load another one
         takes its place. `now` is in seconds of any monotonic clock.
         """
-        batch = sum(destinations)
-        if batch < 1 or not step_ms > 0.0:
-            raise ConfigError(f"step: a batch of {batch} and {step_ms:g} ms cannot be")
+        self.observe_steps(model, destinations, ((sum(destinations), 1, step_ms),), now)
+
+    def observe_steps(self, model: int, destinations: Sequence[int], steps: StepSums, now: float) -> None:
+        """The same for the sums of several steps, which count as having ended at `now`."""
+        for batch, count, total_ms in steps:
+            if batch < 1 or count < 1 or not total_ms > 0.0:
+                raise ConfigError(f"step: {count} of a batch of {batch} and {total_ms:g} ms cannot be")
         record = self._records[model]
         record.fade(self._fading, now)
-        record.add(destinations, batch, step_ms)
+        record.add(destinations, steps)
+
+    def rebase(self, prior: System) -> None:
+        """Take another prior; what was observed stays."""
+        self._prior = prior
 
     def observed_steps(self, now: float) -> float:
         """Faded number of steps behind the model that was seen least: near 0 when cold."""

@@ -25,7 +25,7 @@ def test_the_deployment_says_mode_and_thresholds_and_every_model_can_be_built(tm
     agreement = read_agreement(deployment, options.repository)
     runners = [build_runner(deployment, name, options.repository, agreement) for name in deployment.names]
 
-    assert (deployment.mode, deployment.thresholds) == (Mode.MODEL_SYNC, (1, 3))
+    assert (deployment.mode, deployment.standing_thresholds) == (Mode.MODEL_SYNC, (1, 3))
     assert [runner.info.vocab_size for runner in runners] == [128, 128]
     assert fronts(options.repository, options.load_models) == ("token_router",)
 
