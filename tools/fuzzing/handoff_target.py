@@ -161,7 +161,7 @@ def _other(value: Any, chance: Random) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return chance.choice((value + 1, value - 1, min(max(whole(chance), -(2**63)), 2**63 - 1)))
+        return min(max(chance.choice((value + 1, value - 1, whole(chance))), -(2**63)), 2**63 - 1)
     if isinstance(value, float):
         return fraction(chance)
     if type(value) is str:
