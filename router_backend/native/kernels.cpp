@@ -43,8 +43,19 @@ inline float half_to_float(Half half) {
 
 constexpr std::int32_t kLevelZero = 128;  // activations are stored as level + 128, unsigned
 
+// Packed weights are [groups, chunks, kGroup, kChunk]: four outputs side by side, so that a product reads one
+// unbroken stream; rows of their own would be too short for the processor to fetch ahead.
+constexpr int kGroup = 4, kChunk = 64;
+
 struct Product {
-  int rows, inputs, outputs;
+  int rows, inputs, outputs, groups, chunks;
+
+  // Activations are padded to whole chunks.
+  int stride() const { return chunks * kChunk; }
+};
+
+struct Span {
+  int first, last;
 };
 
 struct Int8Product {
@@ -97,18 +108,18 @@ namespace avx512 {
 
 struct Kernels {
   const char *name;
-  void (*half)(const Half *, const float *, float *, const Product &, int, int);
-  void (*single)(const float *, const float *, float *, const Product &, int, int);
-  void (*int8)(const Int8Product &, float *, int, int);
+  void (*half)(const Half *, const float *, float *, const Product &, const Span &, int);
+  void (*single)(const float *, const float *, float *, const Product &, const Span &, int);
+  void (*int8)(const Int8Product &, float *, const Span &, int);
   void (*attend)(const Attention &, const Place &, float *, int);
 };
 
 const Kernels kAll[] = {
-    {"portable", portable::float_outputs<Half>, portable::float_outputs<float>, portable::int8_outputs,
+    {"portable", portable::float_group<Half>, portable::float_group<float>, portable::int8_group,
      portable::attend_one},
 #if TR_X86
-    {"avx2", avx2::float_outputs<Half>, avx2::float_outputs<float>, avx2::int8_outputs, avx2::attend_one},
-    {"avx512", avx512::float_outputs<Half>, avx512::float_outputs<float>, avx512::int8_outputs,
+    {"avx2", avx2::float_group<Half>, avx2::float_group<float>, avx2::int8_group, avx2::attend_one},
+    {"avx512", avx512::float_group<Half>, avx512::float_group<float>, avx512::int8_group,
      avx512::attend_one},
 #endif
 };
@@ -133,46 +144,60 @@ void expect(bool is_met, const char *what) {
   if (!is_met) throw py::value_error(what);
 }
 
-template <typename T, typename S>
-Product product_of(const Array<T> &weights, const Array<S> &x, const Array<float> &y) {
-  expect(weights.ndim() == 2 && x.ndim() == 2 && y.ndim() == 2, "weights, x and y must have two dimensions");
-  const Product p{static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)), static_cast<int>(weights.shape(0))};
-  expect(weights.shape(1) == p.inputs && y.shape(0) == p.rows && y.shape(1) == p.outputs,
-         "weights [N, K], x [T, K] and y [T, N] disagree");
+template <typename T>
+Product product_of(const Array<T> &weights, const Array<float> &x, const Array<float> &y) {
+  expect(weights.ndim() == 4 && x.ndim() == 2 && y.ndim() == 2, "weights must have four dimensions, x and y two");
+  const Product p{static_cast<int>(x.shape(0)), static_cast<int>(x.shape(1)), static_cast<int>(y.shape(1)),
+                  static_cast<int>(weights.shape(0)), static_cast<int>(weights.shape(1))};
+  expect(weights.shape(2) == kGroup && weights.shape(3) == kChunk && y.shape(0) == p.rows &&
+             p.groups == (p.outputs + kGroup - 1) / kGroup && p.chunks == (p.inputs + kChunk - 1) / kChunk,
+         "weights [G, C, 4, 64], x [T, K] and y [T, N] disagree");
   return p;
 }
 
-// Outputs of one piece: a multiple of the tile, small enough that two threads end together.
-constexpr int kPiece = 32;
+// Groups of one piece: small enough that two threads end together.
+constexpr int kPiece = 8;
+// Rows that stay in the second-level cache while the groups of a piece pass by.
+constexpr int kRows = 64;
 // Multiplications below which waking a second thread costs more than it saves.
 constexpr double kWorthSharing = 1 << 18;
 
 template <typename Body>
-void over_outputs(const Product &p, int threads, Body &&body) {
+void over_groups(const Product &p, int threads, Body &&body) {
   const double work = static_cast<double>(p.rows) * p.inputs * p.outputs;
-  in_pieces((p.outputs + kPiece - 1) / kPiece, work < kWorthSharing ? 1 : threads, [&](int piece) {
-    const int first = piece * kPiece;
-    body(first, std::min(first + kPiece, p.outputs));
+  in_pieces((p.groups + kPiece - 1) / kPiece, work < kWorthSharing ? 1 : threads, [&](int piece) {
+    const int last = std::min((piece + 1) * kPiece, p.groups);
+    for (int row = 0; row < p.rows; row += kRows)
+      for (int group = piece * kPiece; group < last; ++group) body(Span{row, std::min(row + kRows, p.rows)}, group);
   });
 }
 
-void linear_half(const Array<std::uint16_t> &weights, const Array<float> &x, Array<float> &y, int threads) {
-  const Product p = product_of(weights, x, y);
-  const Half *w = reinterpret_cast<const Half *>(weights.data());
-  const float *from = x.data();
+// The activations themselves where their rows are whole chunks, else a padded copy in `room`.
+const float *whole_chunks(const float *x, const Product &p, std::vector<float> &room) {
+  if (p.stride() == p.inputs) return x;
+  room.assign(static_cast<std::size_t>(p.rows) * p.stride(), 0.0f);
+  for (int m = 0; m < p.rows; ++m)
+    std::copy_n(x + static_cast<std::size_t>(m) * p.inputs, p.inputs, room.data() + static_cast<std::size_t>(m) * p.stride());
+  return room.data();
+}
+
+template <typename W, typename Group>
+void linear_float(const W *w, const Array<float> &x, Array<float> &y, const Product &p, int threads, Group group) {
+  const float *given = x.data();
   float *to = y.mutable_data();
-  const auto outputs = kAll[chosen].half;
   const py::gil_scoped_release released;
-  over_outputs(p, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
+  std::vector<float> room;
+  const float *from = whole_chunks(given, p, room);
+  over_groups(p, threads, [&](const Span &rows, int number) { group(w, from, to, p, rows, number); });
+}
+
+void linear_half(const Array<std::uint16_t> &weights, const Array<float> &x, Array<float> &y, int threads) {
+  const Half *w = reinterpret_cast<const Half *>(weights.data());
+  linear_float(w, x, y, product_of(weights, x, y), threads, kAll[chosen].half);
 }
 
 void linear_single(const Array<float> &weights, const Array<float> &x, Array<float> &y, int threads) {
-  const Product p = product_of(weights, x, y);
-  const float *w = weights.data(), *from = x.data();
-  float *to = y.mutable_data();
-  const auto outputs = kAll[chosen].single;
-  const py::gil_scoped_release released;
-  over_outputs(p, threads, [&](int first, int last) { outputs(w, from, to, p, first, last); });
+  linear_float(weights.data(), x, y, product_of(weights, x, y), threads, kAll[chosen].single);
 }
 
 // Rounds a row to levels -127 .. 127 (stored + 128) and returns its scale; NaN and infinity give a NaN scale.
@@ -201,16 +226,15 @@ void linear_int8(const Array<std::int8_t> &weights, const Array<float> &scales, 
   expect(scales.size() == p.outputs && sums.size() == p.outputs, "scales and sums must be [N]");
   const float *from = x.data();
   float *to = y.mutable_data();
-  const auto outputs = kAll[chosen].int8;
-  std::vector<std::uint8_t> levels(static_cast<std::size_t>(p.rows) * p.inputs);
+  const auto group = kAll[chosen].int8;
+  std::vector<std::uint8_t> levels(static_cast<std::size_t>(p.rows) * p.stride());
   std::vector<float> row_scales(p.rows);
   const Int8Product job{p, weights.data(), scales.data(), sums.data(), levels.data(), row_scales.data()};
   const py::gil_scoped_release released;
-  for (int m = 0; m < p.rows; ++m) {
-    const std::size_t at = static_cast<std::size_t>(m) * p.inputs;
-    row_scales[m] = quantised(from + at, levels.data() + at, p.inputs);
-  }
-  over_outputs(p, threads, [&](int first, int last) { outputs(job, to, first, last); });
+  for (int m = 0; m < p.rows; ++m)
+    row_scales[m] = quantised(from + static_cast<std::size_t>(m) * p.inputs,
+                              levels.data() + static_cast<std::size_t>(m) * p.stride(), p.inputs);
+  over_groups(p, threads, [&](const Span &rows, int number) { group(job, to, rows, number); });
 }
 
 // queries, answer [T, H, D]; keys, values [num_blocks, block_size, K, D]; token t sees the first lengths[t]

@@ -6,7 +6,7 @@ are exact sums of whole numbers, so they agree to the last bit of the scaling.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,18 @@ Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
 LEVELS = 127
 """Largest magnitude of a weight or an activation in int8; both signs have as many levels."""
+
+
+GROUP, CHUNK = 4, 64
+"""Packed weights hold four outputs side by side, 64 inputs of each at a time."""
+
+
+def interleaved(weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """[N, K] to the layout of the compiled products: [N / 4, K / 64, 4, 64], padded with zeros."""
+    outputs, inputs = weights.shape
+    whole = np.pad(weights, ((0, -outputs % GROUP), (0, -inputs % CHUNK)))
+    tiles = whole.reshape(len(whole) // GROUP, GROUP, -1, CHUNK)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
 
 
 class Int8Weights(NamedTuple):

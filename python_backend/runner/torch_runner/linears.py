@@ -1,8 +1,8 @@
 """Matrix products with weights that never change, in the number format that a deployment chose.
 
 Each is called with float activations [T, E] and answers [T, N] in the activations' own type. Must never
-let a row's numbers depend on another row: int8 activations are scaled row by row. Narrow batches go
-through the project's compiled loops where those were built; what torch offers stands in for them.
+let a row's numbers depend on another row: int8 activations are scaled row by row. The
+project's compiled loops serve where they were built; what torch offers stands in for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from router_backend.native import kernels
-from router_backend.native.kernels_plain import LEVELS, rounded_weights
+from router_backend.native.kernels_plain import LEVELS, interleaved, rounded_weights
 
 Linear = Callable[[Tensor], Tensor]
 Packer = Callable[[Tensor, Tensor | None], Linear]
@@ -28,9 +28,6 @@ Packer = Callable[[Tensor, Tensor | None], Linear]
 
 NativeRun = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], None]
 """Takes activations [T, E] and writes the product [T, N]."""
-
-WIDE = 32
-"""Rows from which torch's blocked float32 product beats loops that are made for reading weights once."""
 FLOAT32_BYTES_AUTO_MAX = 64 << 20
 """`auto` keeps models up to this size in float32: their weights stay in the cache, halves gain little."""
 
@@ -107,16 +104,14 @@ def _without_farewells(packing: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class NativeLinear:
-    """A compiled product for batches of up to `WIDE` rows; beyond, and for prompts, torch's own."""
+    """A compiled product; `run` holds the packed weights."""
 
-    __slots__ = ("_bias", "_outputs", "_run", "_wide")
+    __slots__ = ("_bias", "_outputs", "_run")
 
-    def __init__(self, run: NativeRun, outputs: int, bias: Tensor | None, wide: Linear | None) -> None:
-        self._run, self._outputs, self._bias, self._wide = run, outputs, bias, wide
+    def __init__(self, run: NativeRun, outputs: int, bias: Tensor | None) -> None:
+        self._run, self._outputs, self._bias = run, outputs, bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._wide is not None and x.shape[0] > WIDE:
-            return self._wide(x)
         product = x.new_empty((x.shape[0], self._outputs))
         self._run(x.contiguous().numpy(), product.numpy())
         return product if self._bias is None else product.add_(self._bias)
@@ -127,9 +122,8 @@ def pack_single(weight: Tensor, bias: Tensor | None) -> Linear:
     native, threads = kernels.compiled(), torch.get_num_threads()
     if native is None:
         return ColumnLinear(weight, bias)
-    rows = weight.contiguous().numpy()
-    wide = PlainLinear(weight, bias)
-    return NativeLinear(lambda x, y: native.linear_single(rows, x, y, threads), len(rows), bias, wide)
+    packed = interleaved(weight.numpy())
+    return NativeLinear(lambda x, y: native.linear_single(packed, x, y, threads), len(weight), bias)
 
 
 def pack_half(weight: Tensor, bias: Tensor | None) -> Linear:
@@ -137,8 +131,8 @@ def pack_half(weight: Tensor, bias: Tensor | None) -> Linear:
     native, threads = kernels.compiled(), torch.get_num_threads()
     if native is None:
         return HalfLinear(weight, bias)
-    rows = weight.half().contiguous().view(torch.uint16).numpy()
-    return NativeLinear(lambda x, y: native.linear_half(rows, x, y, threads), len(rows), bias, None)
+    packed = interleaved(weight.half().numpy()).view(np.uint16)
+    return NativeLinear(lambda x, y: native.linear_half(packed, x, y, threads), len(weight), bias)
 
 
 def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
@@ -146,10 +140,9 @@ def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
     native, threads = kernels.compiled(), torch.get_num_threads()
     if native is None:
         return Int8Linear(weight, bias)
-    packed = rounded_weights(weight.numpy())
-    return NativeLinear(
-        lambda x, y: native.linear_int8(*packed, x, (y, threads)), len(packed.levels), bias, None
-    )
+    rounded = rounded_weights(weight.numpy())
+    packed = rounded._replace(levels=interleaved(rounded.levels))
+    return NativeLinear(lambda x, y: native.linear_int8(*packed, x, (y, threads)), len(weight), bias)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from python_backend.runner.torch_runner.linears import (
     PRECISIONS,
-    WIDE,
     ColumnLinear,
     HalfLinear,
     Int8Linear,
@@ -117,7 +116,7 @@ def test_auto_keeps_small_models_exact_and_halves_large_ones(
 def test_a_prompt_is_multiplied_as_a_batch_is(name: str) -> None:
     packed, activations = packer(name)
     linear = packed(drawn(OUTPUTS, INPUTS).to(activations), drawn(OUTPUTS, seed=1).to(activations))
-    x = drawn(2 * WIDE, INPUTS, seed=2).to(activations)
+    x = drawn(150, INPUTS, seed=2).to(activations)
 
     torch.testing.assert_close(linear(x)[:3], linear(x[:3]))
 
