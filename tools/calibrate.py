@@ -32,12 +32,12 @@ from tools.triton_layout import ROOT
 DEPLOYMENT = ROOT / "model_repository" / "deployment.yaml"
 PROMPTS = ROOT / "model_repository" / "demo_prompts.json"
 CUTOFFS: dict[str, tuple[float, ...]] = {
-    "r_stitch": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "r_stitch": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7),
     "entropy": (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
     "rolling_entropy": (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0),
 }
 """Where to look by default; probabilities for all other policies."""
-PROBABILITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+PROBABILITIES = (0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 _POLICY = re.compile(r"^policy:.*\n(?:[ \t].*\n|\n(?=[ \t]))*", re.MULTILINE)
 
 
@@ -75,6 +75,12 @@ class Trial:
             handoffs_per_token=sum(end.handoffs for end in ends) / committed,
             accuracy=sum(right) / len(right) if self.has_answers else None,
         )
+
+    def told(self, policy: str, cutoff: float) -> Point:
+        """The policy at a cutoff, with a word of progress."""
+        point = self.measured(choice_at(self.deployment, policy, cutoff))
+        print(f"{policy} {cutoff:.4g}: {point.large_share:.1%} by the large model", file=sys.stderr)
+        return point
 
     @property
     def has_answers(self) -> bool:
@@ -134,16 +140,15 @@ def with_policy(text: str, name: str, params: dict[str, float | int | bool | str
 
 def calibrated(trial: Trial, options: argparse.Namespace) -> tuple[list[Point], Point | None]:
     """All points, and the one for the wished share."""
-    policy = options.policy or trial.deployment.policy.name
-    cutoffs = options.cutoffs or CUTOFFS.get(policy, PROBABILITIES)
-
-    def measure(cutoff: float) -> Point:
-        point = trial.measured(choice_at(trial.deployment, policy, cutoff))
-        print(f"{policy} {cutoff:.4g}: {point.large_share:.1%} by the large model", file=sys.stderr)
-        return point
-
-    points = [measure(cutoff) for cutoff in cutoffs]
-    chosen = None if options.target_share is None else found(points, options.target_share, measure)
+    policies = options.policy or [trial.deployment.policy.name]
+    points = [
+        trial.told(policy, cutoff)
+        for policy in policies
+        for cutoff in options.cutoffs or CUTOFFS.get(policy, PROBABILITIES)
+    ]
+    chosen = None
+    if options.target_share is not None:
+        chosen = found(points, options.target_share, lambda cutoff: trial.told(policies[0], cutoff))
     if options.baseline:
         shares = sorted({round(point.large_share, 4) for point in points})
         choices = [*alone(trial.deployment), *(choice_at(trial.deployment, "random", p) for p in shares)]
@@ -178,6 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.write and options.target_share is None:
             raise ConfigError("--write: needs --target-share")
+        if options.target_share is not None and len(options.policy or ()) > 1:
+            raise ConfigError("--target-share: choose one --policy")
         run(options)
     except RouterError as error:
         print(f"calibrate: {error}", file=sys.stderr)
@@ -197,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--deployment", type=Path, default=DEPLOYMENT, help="the deployment's YAML file, in its repository")
     add("--prompts", type=Path, default=PROMPTS, help="JSON list of prompts (default: the demo's)")
     add("--limit", type=int, help="only the first N prompts")
-    add("--policy", help="default: the deployment's")
+    add("--policy", nargs="+", help="one or several; default: the deployment's")
     add("--cutoffs", type=float, nargs="+", help="where to measure; of random: its p")
     add("--target-share", type=float, help="share of tokens that the large model shall write, 0 to 1")
     add("--write", action="store_true", help="put the cutoff for that share into the deployment file")
