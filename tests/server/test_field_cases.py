@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
+from python_backend.text.detokenizer import byte_alphabet
 from tests.server.clients import eventually, generate, grpc_stream, metric, stream, text_of
 from tests.server.repository import options, real_repository
 from tests.server.test_bad_input import refused
 from tests.server.test_doors import DEMO, DOORS, PROMPT
 from tests.server.test_lifecycle import NEVER
 from tests.server.test_real_cancel import ENDLESS, SWITCHING, held
+from tests.unit.text.tokenizers_made_here import byte_level
 from tools.triton_layout import SHM
 from tools.triton_server import LOOPBACK, TritonServer
 
@@ -127,3 +130,59 @@ def test_a_burst_beyond_live_and_queue_is_refused_at_once_and_counted(narrow: Tr
     assert not [outcome for outcome in outcomes[3:] if "TR_" in outcome]
     reason = {"reason": "TR_QUEUE_FULL", **TEXT_DOOR}
     assert eventually(lambda: metric(narrow, "token_router_rejections_total", **reason) == 3)
+
+
+SENTENCE = "a日本語😀 DEFGHIJ ü"
+SPELLED = SENTENCE.encode()
+ALTERNATING = {"routing_algorithm": "fixed", "routing_config": '{"mode": "every", "k": 2}'}
+
+
+@pytest.fixture(scope="module")
+def bytewise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """Two models that write SENTENCE over and over, byte by byte, each taking turns after two bytes."""
+    tmp_path = tmp_path_factory.mktemp("bytewise")
+    models = [{"name": name, "engine": "scripted", "script": "script.json"} for name in ("small", "large")]
+    front = {"tokenizer_dir": "preprocessing/1", "flush_tokens": 1, "flush_ms": 0}
+    folder = real_repository(tmp_path / "repository", models=models, front=front)
+    tokenizer = byte_level()
+    (folder / "preprocessing" / "1" / "tokenizer.json").write_text(tokenizer.to_str())
+    characters = {byte: char for char, byte in byte_alphabet().items()}
+    tokens = [tokenizer.token_to_id(characters[byte]) for byte in SPELLED]
+    script = {
+        "vocab_size": tokenizer.get_vocab_size(),
+        "length_max": 4096,
+        "latency_ms": 2.0,
+        "tokens": tokens,
+    }
+    (folder / "script.json").write_text(json.dumps(script))
+    with TritonServer(options(folder, tmp_path / "run")) as server:
+        yield server
+
+
+@pytest.mark.case("F01")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("length", [1, 2, 4, 11, 13, 14, 60])
+def test_no_part_of_a_character_is_sent_though_models_change_in_the_middle_of_it(
+    bytewise: TritonServer, door: str, length: int
+) -> None:
+    body = {"text_input": "b", "max_tokens": length, **ALTERNATING}
+    events = stream(bytewise, door, **body, return_routing=True)
+    written = (SPELLED * 3)[1 : 1 + length]
+    whole = written.decode(errors="ignore")
+    expected = whole if whole.encode() == written else f"{whole}\ufffd"
+    assert text_of(events) == expected == generate(bytewise, door, **body).body["text_output"]
+    assert not any("\ufffd" in event["text_output"] for event in events[:-2])
+    sources = {int(source) for event in events for source in np.ravel(event.get("token_source", []))}
+    assert sources == {0, 1} or length <= 2
+
+
+@pytest.mark.case("F04")
+@pytest.mark.parametrize(("door", "stop"), [("token_router", "stop"), ("ensemble", "stop_words")])
+def test_nothing_of_a_stop_string_leaves_that_two_models_wrote_and_half_of_one_comes_out(
+    bytewise: TritonServer, door: str, stop: str
+) -> None:
+    body = {"text_input": "b", "max_tokens": len(SPELLED) - 1, **ALTERNATING}
+    matched = stream(bytewise, door, **body, **{stop: "DEFGHIJ"}, return_finish_reason=True)
+    assert text_of(matched) == "日本語😀 "
+    assert (matched[-1]["finish_reason"], matched[-1]["stop_reason"]) == ("stop", "DEFGHIJ")
+    assert text_of(stream(bytewise, door, **body, **{stop: "DEFGHIX"})) == SENTENCE[1:]
