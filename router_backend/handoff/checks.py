@@ -7,12 +7,13 @@ becoming a wrong index, a token that no engine has, or a number that cannot be s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request
-from router_backend.handoff.message import Handoff, Report
+from router_backend.handoff.message import Handoff, Report, Thresholds
 
 COUNT_MAX = 2**31 - 1
 """No honest count of tokens, steps or hand-offs comes near."""
@@ -38,6 +39,11 @@ class MessageBounds:
     def check_report(self, report: Report) -> None:
         self.check_source(report.source)
         _must(len(report.sent) <= self.models, f"a report on {len(report.sent)} models of {self.models}")
+
+    def check_thresholds(self, message: Thresholds) -> None:
+        """With a term that ends."""
+        self.check_source(message.source)
+        _must(0 <= message.lasts_s < math.inf, f"thresholds that last {message.lasts_s} s")
 
     def check_handoff(self, handoff: Handoff) -> None:
         """One that is for this model and whose ledger, counts and tokens can be."""

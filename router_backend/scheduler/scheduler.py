@@ -171,6 +171,7 @@ class Scheduler:
 
     def _take(self, message: Thresholds, now: float) -> None:
         """Thresholds from the leader, or RemoteProtocolError when they are not for these models."""
+        self._arrivals.bounds.check_thresholds(message)
         before = self.gate.table
         try:
             self.gate.use(message.table, now + message.lasts_s)

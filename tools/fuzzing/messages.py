@@ -5,7 +5,19 @@ from __future__ import annotations
 from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.codec import Message
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Go, Handoff, Nack, Report
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Beat,
+    Finished,
+    Go,
+    Handoff,
+    Nack,
+    Observation,
+    Report,
+    Thresholds,
+)
 
 SMALL, LARGE = ModelIndex(0), ModelIndex(1)
 ID = RequestId("front-1f-1")
@@ -32,4 +44,6 @@ MESSAGES: tuple[Message, ...] = (
     Close("front", ID, 0, Reason.STOP, 9, "why", Usage(2, 4)),
     Report(LARGE, 3, (0, 2), is_step_over=True),
     Go(SMALL),
+    Observation(LARGE, 3, (2, 1), 17, ((1, 4, 2.5), (3, 2, 7.25))),
+    Thresholds(SMALL, ((1, 1), (1, 2), (2, 2)), 5.0),
 )

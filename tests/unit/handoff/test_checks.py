@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.checks import COUNT_MAX, MessageBounds
-from router_backend.handoff.message import Admit, Admitted, Handoff, Nack, Report
+from router_backend.handoff.message import Admit, Admitted, Handoff, Nack, Report, Thresholds
 from router_backend.scheduler.rounds import Mode
 from tests.builders import ALWAYS, VOCAB, handoffs, request, scheduler, step
 
@@ -94,3 +95,12 @@ def test_a_nack_from_where_nothing_was_sent_is_stale():
 def test_a_leader_refuses_a_report_on_models_that_are_not_there(report):
     with pytest.raises(RemoteProtocolError):
         scheduler(0, mode=Mode.STEP_SYNC).on(report, 0.0)
+
+
+@pytest.mark.parametrize("lasts_s", [math.nan, math.inf, -1.0])
+def test_thresholds_without_an_end_are_refused_and_change_nothing(lasts_s):
+    chosen = scheduler(1)
+    before = chosen.gate.table
+    with pytest.raises(RemoteProtocolError, match="thresholds that last"):
+        chosen.on(Thresholds(SMALL, ((1, 2),), lasts_s), 0.0)
+    assert chosen.gate.table == before

@@ -6,13 +6,16 @@ import json
 import sys
 from random import Random
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
 import tools.fuzz as tool
+from router_backend.handoff.codec import Message
 from tools.fuzzing import base
 from tools.fuzzing.base import fuzz
 from tools.fuzzing.codec_target import outcome_of_bytes
+from tools.fuzzing.messages import MESSAGES
 from tools.fuzzing.mutations import damaged, narrowed
 
 
@@ -33,6 +36,10 @@ def test_damage_is_decided_by_the_generator_alone() -> None:
 
 def test_a_number_is_narrowed_to_its_word() -> None:
     assert [narrowed(value, -4, 3) for value in (3, 4, -5, 11)] == [3, -4, 3, 3]
+
+
+def test_there_is_a_message_of_every_kind_to_damage() -> None:
+    assert {type(message) for message in MESSAGES} == set(get_args(Message))
 
 
 @pytest.mark.parametrize("name", tool.TARGETS)
