@@ -18,6 +18,7 @@ import zmq
 from python_backend.transport.base import Frames, Peer
 from python_backend.transport.directory import socket_path
 from router_backend.core.errors import ConfigError
+from router_backend.handoff.codec import FRAME_BYTES_MAX
 
 QUEUE_MAX = 100_000
 """Messages waiting per peer before `post` says no: seconds of the busiest traffic."""
@@ -29,7 +30,9 @@ POLL_MAX = 1024
 class ZmqTransport:
     """The endpoint `name` in `folder` (made by `open_run_dir`)."""
 
-    def __init__(self, folder: Path, name: str, queue_max: int = QUEUE_MAX) -> None:
+    def __init__(
+        self, folder: Path, name: str, queue_max: int = QUEUE_MAX, frame_bytes_max: int = FRAME_BYTES_MAX
+    ) -> None:
         self._folder = folder
         self._name = name.encode()
         self._queue_max = queue_max
@@ -40,6 +43,8 @@ class ZmqTransport:
         """A socket may change threads, but only behind a fence: zmq(7), "Thread safety"."""
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._pull = self._socket(zmq.PULL)
+        # A longer frame is not even read into memory: ZeroMQ cuts its sender off, which then connects anew.
+        self._pull.setsockopt(zmq.MAXMSGSIZE, frame_bytes_max)
         try:
             self._bind()
         except zmq.ZMQError as error:

@@ -194,6 +194,22 @@ def test_a_peer_that_comes_back_receives_again(tmp_path: Path) -> None:
     assert after[0] == ("small", [b"2"])
 
 
+def test_a_frame_over_the_limit_never_arrives_and_its_sender_is_heard_again(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large", frame_bytes_max=100)
+    small.post(Peer("large"), [b"x" * 100])
+    arrived = collect(large, 1)
+    small.post(Peer("large"), [b"x" * 101])
+    give_up = time.monotonic() + BOUND_S
+    while len(arrived) < 2 and time.monotonic() < give_up:
+        small.post(Peer("large"), [b"again"])
+        arrived += [(peer, list(frames)) for peer, frames in large.poll(0.05)]
+    small.close()
+    large.close()
+
+    assert arrived[:2] == [("small", [b"x" * 100]), ("small", [b"again"])]
+
+
 def test_a_cut_endpoint_neither_hears_nor_is_heard_until_it_is_mended() -> None:
     network = LoopbackNetwork()
     small, large = network.endpoint("small"), network.endpoint("large")
