@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from python_backend.agreement import Agreement
@@ -44,22 +45,35 @@ def cutoffs(deployment: Deployment, repository: Path) -> dict[str, dict[str, flo
     return {model.name: _cutoffs(model, repository) for model in deployment.models if model.heads}
 
 
-def vocabulary(name: str, directory: Path) -> ModelVocabulary:
-    """Of a Hugging Face model directory."""
-    tokenizer = load_tokenizer(directory)
-    return ModelVocabulary(
-        name, tokenizer.tokens(), tokenizer.special_ids, _rows(directory), end_ids(directory)
-    )
+class TokenShelf:
+    """Tokens and special ids by directory; a large tokenizer that several models share is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[dict[int, bytes], frozenset[int]]] = {}
+
+    def vocabulary(self, name: str, directory: Path) -> ModelVocabulary:
+        """Of a Hugging Face model directory."""
+        tokens, special = self._read(directory)
+        return ModelVocabulary(name, tokens, special, _rows(directory), end_ids(directory))
+
+    def _read(self, directory: Path) -> tuple[dict[int, bytes], frozenset[int]]:
+        path = directory / "tokenizer.json"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if text not in self._known:
+            tokenizer = load_tokenizer(directory)
+            self._known[text] = (tokenizer.tokens(), tokenizer.special_ids)
+        return self._known[text]
 
 
 def _torch_vocabularies(deployment: Deployment, repository: Path) -> Iterator[ModelVocabulary]:
     """One per torch model; the front's own, if it has one, comes last."""
+    shelf = TokenShelf()
     own = [model for model in deployment.models if model.engine == "torch"]
     for model in own:
-        yield vocabulary(model.name, model_dir(deployment, repository, model.name))
+        yield shelf.vocabulary(model.name, model_dir(deployment, repository, model.name))
     if own and deployment.front.tokenizer_dir:
-        tokenizer = load_tokenizer(tokenizer_dir(deployment, repository))
-        yield ModelVocabulary("front", tokenizer.tokens(), tokenizer.special_ids, FRONT_ROWS)
+        found = shelf.vocabulary("front", tokenizer_dir(deployment, repository))
+        yield replace(found, rows=FRONT_ROWS, eos_ids=frozenset())
 
 
 def _scripted(deployment: Deployment, repository: Path) -> Iterator[tuple[int, frozenset[int]]]:

@@ -12,7 +12,7 @@ import torch
 
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment
-from python_backend.roles.agreeing import read_agreement, vocabulary
+from python_backend.roles.agreeing import TokenShelf, read_agreement
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex, PolicySpec
 from tests.tiny_models import TinyModel, frozen, tiny_model_dir, write_tokenizer
@@ -84,9 +84,11 @@ def test_router_heads_are_known_everywhere_by_their_cards(tmp_path: Path) -> Non
         agreement.book(pair, ModelIndex(1)).router(PolicySpec("citer"))
 
 
-def test_a_byte_level_vocabulary_is_compared_by_bytes() -> None:
+def test_tokens_are_bytes_and_a_file_that_models_share_is_read_once() -> None:
     root = Path(__file__).parents[3] / "model_repository" / "small" / "1"
-    tokens = vocabulary("small", root).tokens
+    shelf = TokenShelf()
+    small, large = (shelf.vocabulary(name, root.parents[1] / name / "1") for name in ("small", "large"))
 
-    assert sorted(tokens) == list(range(128))
-    assert all(isinstance(token, bytes) for token in tokens.values())
+    assert sorted(small.tokens) == list(range(128))
+    assert all(isinstance(token, bytes) for token in small.tokens.values())
+    assert small.tokens is large.tokens, "the same file was read twice"

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from python_backend.text.pair_check import ModelVocabulary, shared_vocabulary
+from python_backend.text.tokenizer import ModelTokenizer
 from router_backend.core.errors import ConfigError
+from tests.unit.text.tokenizers_made_here import byte_fallback, byte_level
 
 WORDS = {index: f"w{index}".encode() for index in range(10)}
 
@@ -58,3 +60,13 @@ def test_a_model_that_could_never_end_is_refused() -> None:
         shared_vocabulary([vocabulary("a"), longer])
     endless = vocabulary("b", eos_ids=frozenset())
     assert shared_vocabulary([vocabulary("a"), endless]) == 10
+
+
+def test_tokens_are_compared_as_the_bytes_that_they_stand_for() -> None:
+    level, fallback = byte_level(), byte_fallback()
+    tokens = ModelTokenizer(level, {}).tokens()
+
+    assert len(tokens) == level.get_vocab_size(with_added_tokens=True)
+    assert tokens[level.token_to_id("\u0120hello")] == b" hello"
+    assert tokens[level.token_to_id("<think>")] == b"<think>"
+    assert ModelTokenizer(fallback, {}).tokens()[fallback.token_to_id("<0x0A>")] == b"\n"
