@@ -210,8 +210,8 @@ def _yarn_rope(theta: float, params: Mapping[str, Any], length_max: int) -> Rope
     factor = float(params.get("factor") or length_max / original)
     attention = params.get("attention_factor")
     if attention is None:
-        strength = params.get("mscale"), params.get("mscale_all_dim")
-        attention = _mscale(factor, strength[0]) / _mscale(factor, strength[1]) if all(strength) else None
+        over, under = float(params.get("mscale") or 0), float(params.get("mscale_all_dim") or 0)
+        attention = _mscale(factor, over) / _mscale(factor, under) if over and under else _mscale(factor, 1.0)
     return RopeConfig(
         theta,
         "yarn",
@@ -219,7 +219,7 @@ def _yarn_rope(theta: float, params: Mapping[str, Any], length_max: int) -> Rope
         original_length=original,
         beta_fast=float(params.get("beta_fast") or 32),
         beta_slow=float(params.get("beta_slow") or 1),
-        attention_factor=float(_mscale(factor, 1.0) if attention is None else attention),
+        attention_factor=float(attention),
         is_truncated=bool(params.get("truncate", True)),
     )
 
