@@ -25,8 +25,26 @@ TURN_S = 0.1
 RENEW_S = 1.0
 LASTS_S = 4.0
 """The term of a table: longer than a renewal and the longest solution together."""
-SOLVING_SHARE = 0.15
-"""Of one core."""
+SOLVING_SHARE = 0.2
+"""Of one core, on average."""
+SOLVING_BURST_S = 1.0
+"""What may be spent at once after a while without need: traffic has changed and calls for answers now."""
+
+
+class SolvingBudget:
+    """Seconds that may be spent on solutions: a share of the time, saved up to a limit."""
+
+    def __init__(self, now: float) -> None:
+        self._left_s = SOLVING_BURST_S
+        self._at = now
+
+    def has_some(self, now: float) -> bool:
+        self._left_s = min(SOLVING_BURST_S, self._left_s + SOLVING_SHARE * max(0.0, now - self._at))
+        self._at = now
+        return self._left_s > 0.0
+
+    def spend(self, seconds: float) -> None:
+        self._left_s -= seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +77,7 @@ class PlanningLoop:
         self._inbox: Inbox[Observation] = Inbox(clock=clock)
         self._announced: tuple[tuple[int, ...], ...] = ()
         self._announced_at = float("-inf")
-        self._solve_at = float("-inf")
+        self._budget = SolvingBudget(clock())
         self._is_stopping = False
 
     def hear(self, observation: Observation) -> None:
@@ -102,17 +120,14 @@ class PlanningLoop:
         return refused
 
     def _solve(self) -> float | None:
-        """Seconds spent; the next solution waits until they are a small enough share of the time."""
+        """Seconds spent on a solution, if one was due and the time for it is there."""
         began_at = self._clock()
-        if began_at < self._solve_at:
-            return None
-        count = self._adaptation.due(began_at)
+        count = self._adaptation.due(began_at) if self._budget.has_some(began_at) else None
         if count is None:
             return None
         self._adaptation.solve(count, began_at)
-        ended_at = self._clock()
-        spent_s = ended_at - began_at
-        self._solve_at = ended_at + spent_s * (1.0 / SOLVING_SHARE - 1.0)
+        spent_s = self._clock() - began_at
+        self._budget.spend(spent_s)
         return spent_s
 
     def _tell(self, standing: Standing, now: float) -> None:

@@ -13,21 +13,27 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from router_backend.core.errors import ConfigError
-from router_backend.planner.controller import Cause, Controller, ControllerSettings, Decision, Situation
+from router_backend.planner.controller import Cause, Controller, ControllerSettings, Situation
 from router_backend.planner.estimate import Fading, SystemEstimate
 from router_backend.planner.latency import StepLatency, constant
 from router_backend.planner.long_view import LongView, Seen
-from router_backend.planner.routing import mixture
+from router_backend.planner.routing import Routing, mixture
+from router_backend.planner.sparse_plan import sparse_plan
 from router_backend.planner.system import System
 from router_backend.planner.threshold_table import TABLE_SEARCH, ThresholdTable
 from router_backend.planner.thresholds import Plan, Search, Thresholds, plan
 from router_backend.planner.watchdog import WatchdogSettings
 
-COUNTS = (*range(2, 13), 14, 16)
-"""Live counts that are solved: beyond, a solution takes seconds, and eager batches are full anyway."""
+COUNTS = (*range(2, 13), 14, 16, 20, 24, 32, 48, 64)
+"""Live counts that are solved; the last one also serves for more."""
+EXACT_MAX = 12
+"""Up to here every threshold is tried on the exact chain, in at most a tenth of a second."""
 
 # Reports come five times a second: a window must be long enough to tell them apart.
-WATCHDOG = WatchdogSettings(interval_s=40.0, window_s=1.0, settle_share=0.4)
+WATCHDOG = WatchdogSettings(interval_s=60.0, window_s=1.0, settle_share=0.4)
+CONTROLLER = ControllerSettings(solve_near_s=0.2, watchdog=WATCHDOG)
+AGREEING = 3
+"""Solutions of the present count that come before all others when traffic has changed: a raise takes two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +41,17 @@ class AdaptationSettings:
     """Times in seconds.
 
     fresh_s   oldest solution that is used
+    moved_p   a solution is used no more when an estimated probability has moved by this much since
     drain_s   thresholds are 1 while fewer than half of the requests of this long ago are live
     silent_s  longest silence of a model that still counts as traffic
     """
 
-    controller: ControllerSettings = field(default_factory=lambda: ControllerSettings(watchdog=WATCHDOG))
-    fading: Fading = field(default_factory=Fading)
+    controller: ControllerSettings = CONTROLLER
+    fading: Fading = field(default_factory=lambda: Fading(half_life_s=0.3))
     search: Search = TABLE_SEARCH
     counts: tuple[int, ...] = COUNTS
     fresh_s: float = 5.0
+    moved_p: float = 0.15
     drain_s: float = 1.0
     silent_s: float = 3.0
 
@@ -56,6 +64,14 @@ class Standing:
     table: tuple[Thresholds, ...]
     cause: Cause
     throughput: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    at: float
+    routing: Routing
+    """What it was computed for."""
+    plan: Plan
 
 
 class Adaptation:
@@ -78,10 +94,11 @@ class Adaptation:
         self._ones: Thresholds = (1,) * len(batch_max)
         self._heard_at = [float("-inf")] * len(batch_max)
         self._lives: deque[tuple[float, int]] = deque()
-        self._solved_at: dict[int, float] = {}
-        self._plans: dict[int, Plan] = {}
+        self._solutions: dict[int, _Solution] = {}
         self._prior: System | None = None
         self._is_near_next = True
+        self._near_solved = 0
+        """Solutions since the present count had none that fits."""
 
     @property
     def live(self) -> int:
@@ -107,27 +124,31 @@ class Adaptation:
         if self._situation(now).observed_steps < self.settings.controller.warm_steps:
             return None
         near, others = self._near(now), self._stale(now)
-        chosen = near if near is not None and (self._is_near_next or not others) else None
-        self._is_near_next = chosen is None
-        return chosen if chosen is not None else next(iter(others), None)
+        is_near_next = self._near_solved < AGREEING or self._is_near_next or not others
+        self._is_near_next = near is None or not is_near_next
+        return near if near is not None and is_near_next else next(iter(others), None)
 
     def solve(self, count: int, now: float) -> None:
         """Solve `count` and take the answer in: milliseconds to half a second."""
         assert self._prior is not None, "nothing is due before every model has run"
-        self._solved_at[count] = now
         self._estimate.rebase(self._prior)
-        found = plan(self._estimate.system(now), count, self.settings.search)
-        self._plans[count] = found
+        system = self._estimate.system(now)
+        solve = plan if count <= EXACT_MAX else sparse_plan
+        found = solve(system, count, self.settings.search)
+        self._near_solved += 1
+        self._solutions[count] = _Solution(now, system.routing, found)
         self._controller.accept(ThresholdTable((found,)), now)
 
     def standing(self, now: float) -> Standing:
         """What holds at `now`."""
-        decision = self._decision(now)
-        if decision.cause not in (Cause.PLAN, Cause.ALONE):
-            return Standing((self._ones,), decision.cause, self._predicted(self._ones, now))
+        decision = self._controller.decide(self._situation(now), now)
+        usable = self._usable(now)
         # With one live request the table says 1 as well, and a burst finds its row at once.
-        table = tuple(self._row(live, now) for live in range(1, self.settings.counts[-1] + 1))
-        return Standing(table, decision.cause, self._predicted(self._row(self.live, now), now))
+        is_planned = decision.cause in (Cause.PLAN, Cause.ALONE)
+        lives = range(1, self.settings.counts[-1] + 1) if is_planned else ()
+        table = tuple(self._row(live, usable) for live in lives) or (self._ones,)
+        chosen = table[min(max(self.live, 1), len(table)) - 1]
+        return Standing(table, decision.cause, self._predicted(chosen, usable))
 
     def _average(self) -> System | None:
         """What the traffic looks like; None also when it is of two kinds that no common plan fits."""
@@ -136,20 +157,21 @@ class Adaptation:
         except ConfigError:
             return None
 
-    def _decision(self, now: float) -> Decision:
-        return self._controller.decide(self._situation(now), now)
-
     def _situation(self, now: float) -> Situation:
-        is_draining = 2 * self.live < max((live for _, live in self._lives), default=0)
+        recent = [live for at, live in self._lives if at >= now - self.settings.drain_s]
+        is_draining = 2 * self.live < max(recent, default=0)
         is_silent = now - min(self._heard_at) > self.settings.silent_s
         observed = 0.0 if is_silent or self._prior is None else self._estimate.observed_steps(now)
         return Situation(self.live, is_draining, observed)
 
     def _near(self, now: float) -> int | None:
+        """The present count, if it is time; also notes when its solution has lost its ground."""
         place = bisect_right(self.settings.counts, self.live)
         if not place:
             return None
         count = self.settings.counts[place - 1]
+        if count not in self._usable(now):
+            self._near_solved = 0
         return count if self._age_s(count, now) >= self.settings.controller.solve_near_s else None
 
     def _stale(self, now: float) -> list[int]:
@@ -159,20 +181,31 @@ class Adaptation:
         return sorted(old, key=lambda count: -self._age_s(count, now))
 
     def _age_s(self, count: int, now: float) -> float:
-        return now - self._solved_at.get(count, float("-inf"))
+        found = self._solutions.get(count)
+        return now - found.at if found else float("inf")
 
-    def _row(self, live: int, now: float) -> Thresholds:
-        for count in reversed(self.settings.counts):
-            if count <= live and self._age_s(count, now) <= self.settings.fresh_s:
-                return self._controller.planned(count)
-        return self._ones
+    def _usable(self, now: float) -> list[int]:
+        """Counts whose solution still fits the traffic, in rising order."""
+        routing = self._estimate.system(now).routing
+        fresh = [count for count in self._solutions if self._age_s(count, now) <= self.settings.fresh_s]
+        return sorted(
+            count
+            for count in fresh
+            if _distance(routing, self._solutions[count].routing) <= self.settings.moved_p
+        )
 
-    def _predicted(self, thresholds: Thresholds, now: float) -> float:
-        found = self._plans.get(self.live)
-        if found is None or self._age_s(self.live, now) > self.settings.fresh_s:
-            return 0.0
-        prediction = found.prediction(thresholds)
-        return prediction.throughput if prediction else 0.0
+    def _row(self, live: int, usable: list[int]) -> Thresholds:
+        place = bisect_right(usable, live)
+        return self._controller.planned(usable[place - 1]) if place else self._ones
+
+    def _predicted(self, thresholds: Thresholds, usable: list[int]) -> float:
+        found = self._solutions[self.live].plan.prediction(thresholds) if self.live in usable else None
+        return found.throughput if found else 0.0
+
+
+def _distance(left: Routing, right: Routing) -> float:
+    rows = zip(left.probabilities, right.probabilities, strict=True)
+    return max(abs(p - q) for pair in rows for p, q in zip(*pair, strict=True))
 
 
 def unhurried(settings: AdaptationSettings, controller: ControllerSettings) -> AdaptationSettings:
