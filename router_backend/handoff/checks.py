@@ -8,7 +8,6 @@ becoming a wrong index, a token that no engine has, or a number that cannot be s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from router_backend.core.errors import RemoteProtocolError
@@ -29,50 +28,68 @@ class MessageBounds:
 
     def check_request(self, request: Request) -> None:
         """One that this deployment's engines can run."""
-        _must(bool(request.prompt), "a request without a prompt")
+        _check_size(request)
         self._check_tokens(request.prompt)
-        _must(1 <= request.max_tokens <= COUNT_MAX, f"max_tokens is {request.max_tokens}")
 
     def check_source(self, source: ModelIndex) -> None:
-        _must(0 <= source < self.models, f"from model {source} of {self.models}")
+        if not 0 <= source < self.models:
+            raise RemoteProtocolError(f"from model {source} of {self.models}")
 
     def check_report(self, report: Report) -> None:
         self.check_source(report.source)
-        _must(len(report.sent) <= self.models, f"a report on {len(report.sent)} models of {self.models}")
+        if len(report.sent) > self.models:
+            raise RemoteProtocolError(f"a report on {len(report.sent)} models of {self.models}")
 
     def check_thresholds(self, message: Thresholds) -> None:
         """With a term that ends."""
         self.check_source(message.source)
-        _must(0 <= message.lasts_s < math.inf, f"thresholds that last {message.lasts_s} s")
+        if not 0 <= message.lasts_s < math.inf:
+            raise RemoteProtocolError(f"thresholds that last {message.lasts_s} s")
 
     def check_handoff(self, handoff: Handoff) -> None:
-        """One that is for this model and whose ledger, counts and tokens can be."""
+        """One that is for this model and whose ledger, counts and tokens can be.
+
+        Runs on every hand-off while the next batch waits for it: no text is made before it is needed.
+        """
         self.check_source(handoff.source)
-        is_ours = handoff.target == self.model != handoff.source
-        _must(is_ours, f"a hand-off from model {handoff.source} to {handoff.target}")
+        if not handoff.source != self.model == handoff.target:
+            raise RemoteProtocolError(f"a hand-off from model {handoff.source} to {handoff.target}")
         counts = (handoff.seq, handoff.base, handoff.attempt, handoff.raw_steps)
-        _must(min(counts) >= 0 and max(counts) <= COUNT_MAX, f"a hand-off that counts {counts}")
-        seen, loc = handoff.seen, handoff.loc
-        fits = len(seen) == self.models and min(seen) >= 0 and max(seen) <= loc and seen[self.model] == loc
-        _must(fits, f"a hand-off up to {loc} after which models hold {seen}")
+        if min(counts) < 0 or max(counts) > COUNT_MAX:
+            raise RemoteProtocolError(f"a hand-off that counts {counts}")
+        seen, loc = handoff.seen, handoff.base + len(handoff.token_ids)
+        if len(seen) != self.models or min(seen) < 0 or not loc == max(seen) == seen[self.model]:
+            raise RemoteProtocolError(f"a hand-off up to {loc} after which models hold {seen}")
         self._check_tokens(handoff.token_ids)
         if handoff.request is not None:
-            self.check_request(handoff.request)
-            named = (handoff.request.request_id, handoff.request.epoch)
-            _must(named == (handoff.request_id, handoff.epoch), f"a hand-off with the request {named}")
+            _check_first(handoff, handoff.request)
 
     def check_continuation(self, handoff: Handoff, request: Request, held: int) -> None:
         """It goes on with `request`, of which `held` tokens are here, and never takes back any."""
-        _must(handoff.epoch == request.epoch, f"life {handoff.epoch} of a request in life {request.epoch}")
-        least, most = max(held, request.prompt_len), request.length_max
-        _must(least <= handoff.loc <= most, f"a hand-off up to {handoff.loc}, which must be {least}..{most}")
+        if handoff.epoch != request.epoch:
+            raise RemoteProtocolError(f"life {handoff.epoch} of a request in life {request.epoch}")
+        least, most = max(held, len(request.prompt)), request.length_max
+        if not least <= handoff.loc <= most:
+            raise RemoteProtocolError(f"a hand-off up to {handoff.loc}, which must be {least}..{most}")
 
-    def _check_tokens(self, token_ids: Iterable[int]) -> None:
-        lowest, highest = min(token_ids, default=0), max(token_ids, default=0)
-        is_known = lowest >= 0 and highest < self.vocab_size
-        _must(is_known, f"tokens {lowest}..{highest}, the vocabulary ends at {self.vocab_size}")
+    def _check_tokens(self, token_ids: tuple[int, ...]) -> None:
+        if token_ids and (min(token_ids) < 0 or max(token_ids) >= self.vocab_size):
+            found = f"tokens {min(token_ids)}..{max(token_ids)}"
+            raise RemoteProtocolError(f"{found}, the vocabulary ends at {self.vocab_size}")
 
 
-def _must(is_so: bool, otherwise: str) -> None:
-    if not is_so:
-        raise RemoteProtocolError(otherwise)
+def _check_size(request: Request) -> None:
+    if not request.prompt:
+        raise RemoteProtocolError("a request without a prompt")
+    if not 1 <= request.max_tokens <= COUNT_MAX:
+        raise RemoteProtocolError(f"max_tokens is {request.max_tokens}")
+
+
+def _check_first(handoff: Handoff, request: Request) -> None:
+    """The request that comes along on first contact is the one whose tokens come."""
+    _check_size(request)
+    named = (request.request_id, request.epoch)
+    if named != (handoff.request_id, handoff.epoch):
+        raise RemoteProtocolError(f"a hand-off with the request {named}")
+    if handoff.base != 0 or handoff.token_ids[: len(request.prompt)] != request.prompt:
+        raise RemoteProtocolError(f"a hand-off from {handoff.base} whose tokens are not its request's prompt")
