@@ -17,6 +17,8 @@ from router_backend.planner.system import System
 
 HALF_LIFE_S = 60.0
 STEPS_MIN = 10.0
+BATCH_VARIANCE_MIN = 0.1
+"""Of the observed batch sizes: below, they tell nothing about a slope."""
 
 
 class Seen(Protocol):
@@ -94,7 +96,7 @@ def fitted(steps: dict[int, tuple[float, float]]) -> StepLatency:
     mean_batch = sum(count * batch for batch, (count, _) in steps.items()) / weight
     mean_ms = sum(total_ms for _, total_ms in steps.values()) / weight
     spread = sum(count * (batch - mean_batch) ** 2 for batch, (count, _) in steps.items())
-    if spread <= 0.0:
+    if spread < BATCH_VARIANCE_MIN * weight:
         return constant(mean_ms)
     slope_ms = sum((batch - mean_batch) * total_ms for batch, (_, total_ms) in steps.items()) / spread
     # A line that would start below a tenth of the mean says more about noise than about batch 1.

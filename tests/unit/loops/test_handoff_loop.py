@@ -15,7 +15,16 @@ from router_backend.core.effects import Close, Emit, Reason, Send
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.handoff.codec import Message, pack, unpack
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Handoff
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Beat,
+    Finished,
+    Handoff,
+    Observation,
+    Thresholds,
+)
 
 SMALL, LARGE = ModelIndex(0), ModelIndex(1)
 RID = RequestId("a")
@@ -81,8 +90,10 @@ class Subject:
         self.world = world
         self.decode: Inbox[DecodeEvent] = Inbox()
         self.client: list[Any] = []
+        self.planning: list[Observation] = []
         address = Address(BEAT, ("small", "large"), heartbeat_s=0.25, peer_timeout_s=2.0)
-        self.loop = HandoffLoop(address, world, Doors(self.decode, self.client.append), world.clock)
+        doors = Doors(self.decode, self.client.append, self.planning.append)
+        self.loop = HandoffLoop(address, world, doors, world.clock)
 
     def turns_until(self, until: float) -> list[DecodeEvent]:
         while self.world.now < until:
@@ -135,6 +146,18 @@ def test_what_arrives_goes_to_the_decode_loop_and_own_commits_to_the_client_loop
 
     assert subject.decode.drain() == messages[:-1]
     assert (subject.client, subject.loop.figures.received) == ([emit("small")], 5)
+
+
+def test_reports_go_to_whoever_plans_and_wake_no_decode_loop() -> None:
+    world = World()
+    subject = Subject(world)
+    report = Observation(LARGE, 3, (2, 1), 2, ((3, 1, 27.9),))
+    thresholds = Thresholds(LARGE, ((1, 1), (1, 2)), 4.0)
+    world.arrive("large", report)
+    world.arrive("large", thresholds)
+    subject.loop.turn()
+
+    assert (subject.planning, subject.decode.drain()) == ([report], [thresholds])
 
 
 def test_it_beats_to_peers_and_to_homes_it_has_heard_once_per_period() -> None:

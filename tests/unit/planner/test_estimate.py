@@ -8,7 +8,7 @@ from router_backend.core.errors import ConfigError
 from router_backend.planner.estimate import Fading, SystemEstimate
 from router_backend.planner.latency import StepLatency
 from router_backend.planner.system import System
-from tests.unit.planner.systems import A100_PAIR
+from tests.unit.planner.systems import A100_PAIR, constant_pair
 
 FADING = Fading(half_life_s=2.0, warm_half_life_s=4.0, prior_routes=20.0, prior_steps=5.0)
 
@@ -103,3 +103,29 @@ def test_a_step_of_nothing_is_refused(destinations: tuple[int, int], step_ms: fl
 def test_fading_without_a_half_life_is_refused() -> None:
     with pytest.raises(ConfigError, match="every half-life and every prior must be above 0"):
         Fading(half_life_s=0.0)
+
+
+def test_sums_of_steps_count_like_the_steps_themselves() -> None:
+    each, summed = (SystemEstimate(A100_PAIR, 0.0, FADING) for _ in range(2))
+    for destinations in ((3, 1), (1, 3)):
+        each.observe(0, destinations, 7.0, now=1.0)
+    summed.observe_steps(0, (4, 4), ((4, 2, 14.0),), now=1.0)
+
+    seen, expected = summed.system(2.0), each.system(2.0)
+    assert seen.routing.probabilities[0] == pytest.approx(expected.routing.probabilities[0])
+    times = [[one.step_ms(4) for one in system.latencies] for system in (seen, expected)]
+    assert times[0] == pytest.approx(times[1])
+
+
+@pytest.mark.parametrize("steps", [((0, 1, 5.0),), ((4, 0, 5.0),), ((4, 1, 0.0),)])
+def test_sums_that_cannot_be_are_refused(steps: tuple[tuple[int, int, float], ...]) -> None:
+    with pytest.raises(ConfigError, match="cannot be"):
+        SystemEstimate(A100_PAIR, 0.0).observe_steps(0, (4, 0), steps, now=1.0)
+
+
+def test_a_new_prior_keeps_what_was_observed() -> None:
+    estimate = SystemEstimate(A100_PAIR, 0.0, FADING)
+    estimate.observe(0, (30, 50), 6.0, now=0.0)
+    estimate.rebase(constant_pair(0.1))
+
+    assert route_probability(estimate, 0.0) == pytest.approx((20 * 0.1 + 50) / (20 + 80))

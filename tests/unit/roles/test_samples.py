@@ -16,6 +16,9 @@ def test_counters_gauges_and_tables_get_the_names_of_an_operator() -> None:
         "step_count": 9,
         "launches": {"threshold": 3, "deadline": 0},
         "kv_blocks": {"free": 7},
+        "threshold_changes": 4,
+        "predicted_throughput": 208.0,
+        "threshold_cause": {"plan": 1.0, "cold": 0.0},
     }
     assert subserver_samples(figures) == {
         "tokens_committed_total": 5,
@@ -26,6 +29,10 @@ def test_counters_gauges_and_tables_get_the_names_of_an_operator() -> None:
         'launches_total{reason="threshold"}': 3,
         'launches_total{reason="deadline"}': 0,
         'kv_blocks{owner="free"}': 7,
+        "threshold_changes_total": 4,
+        "predicted_throughput": 208.0,
+        'threshold_cause{cause="plan"}': 1.0,
+        'threshold_cause{cause="cold"}': 0.0,
     }
 
 
