@@ -3,9 +3,9 @@
 A field case is a fault that users of other servers hit, restated for this one with its right outcome.
 `tools/field_cases.json` is the only source: id, level, thread, and the tests that prove it; nothing is
 claimed without a test. A case is `passed` when every one of its tests passed, `failed` when one did not
-or did not run, `needs_gpu` when a test was skipped for want of a GPU, and `open` while its right
-outcome, or the proof of it, is not complete; the tests of an open case prove what is there, such as a
-refusal by name.
+or did not run, `needs_gpu` when all passed but what only a GPU can show was not run, and `open` while its
+right outcome, or the proof of it, is not complete; the tests of an open case prove what is there, such as
+a refusal by name.
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ def outcomes(report: str) -> dict[str, set[str]]:
 def result(case: Case, seen: Mapping[str, set[str]]) -> str:
     """What a case came to, from the outcomes of all tests that ran."""
     words = {test: _outcome(test, seen) for test in case.tests}
-    wanted = {test for test in case.tests if not test.startswith(GPU_TESTS)}
-    if any(words[test] != {"passed"} for test in wanted) or "failed" in set().union(*words.values()):
+    on_gpu = [word for test, word in words.items() if test.startswith(GPU_TESTS)]
+    elsewhere = [word for test, word in words.items() if not test.startswith(GPU_TESTS)]
+    if any(word != {"passed"} for word in elsewhere) or any("failed" in word for word in on_gpu):
         return "failed"
     if case.is_open or not case.tests:
         return "open"
-    return "passed" if all(word == {"passed"} for word in words.values()) else "needs_gpu"
+    is_proved = all(word == {"passed"} for word in on_gpu) and (bool(on_gpu) or "G" not in case.level)
+    return "passed" if is_proved else "needs_gpu"
 
 
 def _outcome(test: str, seen: Mapping[str, set[str]]) -> set[str]:

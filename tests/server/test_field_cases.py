@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,10 +87,9 @@ def test_shared_memory_is_as_large_after_many_requests_as_before(server: TritonS
     assert hundred() == hundred()
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A server of its own that takes three requests at a time; 2 ms per step."""
-    tmp_path = tmp_path_factory.mktemp("narrow")
+@pytest.fixture
+def narrow(tmp_path: Path) -> Iterator[TritonServer]:
+    """A test's own server, so that its counts start at 0; takes three requests at a time, 2 ms per step."""
     models = [{"name": name, "engine": "scripted", "script": "script.json"} for name in ("small", "large")]
     folder = real_repository(tmp_path / "repository", models=models, front={"live_max": 2, "queue_max": 1})
     script = {"vocab_size": 128, "length_max": 4096, "latency_ms": 2.0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,7 @@ def test_outcomes_come_from_the_short_summary_with_parameters_under_one_name() -
         (case("tests/a.py::x", is_open=True), {"tests/a.py::x": {"passed"}}, "open"),
         (case("tests/a.py::x", is_open=True), {"tests/a.py::x": {"failed"}}, "failed"),
         (case(is_open=True), {}, "open"),
+        (replace(case("tests/a.py::x"), level=("S", "G")), {"tests/a.py::x": {"passed"}}, "needs_gpu"),
         (case("tests/gpu/g.py::x"), {"tests/gpu/g.py": {"skipped"}}, "needs_gpu"),
         (case("tests/gpu/g.py::x"), {"tests/gpu/g.py::x": {"failed"}}, "failed"),
         (case("tests/gpu/g.py::x"), {"tests/gpu/g.py::x": {"passed"}}, "passed"),
