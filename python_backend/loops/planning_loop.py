@@ -25,7 +25,7 @@ TURN_S = 0.1
 RENEW_S = 1.0
 LASTS_S = 4.0
 """The term of a table: longer than a renewal and the longest solution together."""
-SOLVING_SHARE = 0.2
+SOLVING_SHARE = 0.05
 """Of one core, on average."""
 SOLVING_BURST_S = 1.0
 """What may be spent at once after a while without need: traffic has changed and calls for answers now."""

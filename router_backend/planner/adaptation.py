@@ -40,8 +40,10 @@ AGREEING = 3
 class AdaptationSettings:
     """Times in seconds.
 
+    calm_s    time between solutions of the present count while traffic stays as it is
     fresh_s   oldest solution that is used
-    moved_p   a solution is used no more when an estimated probability has moved by this much since
+    moved_p   a solution is used no more when an estimated probability has moved by this much since; half
+              of it ends the calm
     drain_s   thresholds are 1 while fewer than half of the requests of this long ago are live
     silent_s  longest silence of a model that still counts as traffic
     """
@@ -50,7 +52,8 @@ class AdaptationSettings:
     fading: Fading = field(default_factory=lambda: Fading(half_life_s=0.3))
     search: Search = TABLE_SEARCH
     counts: tuple[int, ...] = COUNTS
-    fresh_s: float = 5.0
+    calm_s: float = 2.0
+    fresh_s: float = 20.0
     moved_p: float = 0.15
     drain_s: float = 1.0
     silent_s: float = 3.0
@@ -141,10 +144,12 @@ class Adaptation:
 
     def standing(self, now: float) -> Standing:
         """What holds at `now`."""
-        decision = self._controller.decide(self._situation(now), now)
+        situation = self._situation(now)
+        decision = self._controller.decide(situation, now)
         usable = self._usable(now)
         # With one live request the table says 1 as well, and a burst finds its row at once.
-        is_planned = decision.cause in (Cause.PLAN, Cause.ALONE)
+        is_alone = decision.cause is Cause.ALONE and situation.observed_steps > 0.0
+        is_planned = decision.cause is Cause.PLAN or is_alone
         lives = range(1, self.settings.counts[-1] + 1) if is_planned else ()
         table = tuple(self._row(live, usable) for live in lives) or (self._ones,)
         chosen = table[min(max(self.live, 1), len(table)) - 1]
@@ -170,13 +175,16 @@ class Adaptation:
         if not place:
             return None
         count = self.settings.counts[place - 1]
-        if count not in self._usable(now):
+        moved = self._moved(now).get(count, 1.0)
+        if moved > self.settings.moved_p:
             self._near_solved = 0
-        return count if self._age_s(count, now) >= self.settings.controller.solve_near_s else None
+        is_calm = self._near_solved >= AGREEING and moved < self.settings.moved_p / 2
+        wait_s = self.settings.calm_s if is_calm else self.settings.controller.solve_near_s
+        return count if self._age_s(count, now) >= wait_s else None
 
     def _stale(self, now: float) -> list[int]:
-        """Other counts up to half more than are live, oldest solution first."""
-        worth = [count for count in self.settings.counts if count <= 1.5 * self.live]
+        """Counts from half of what is live to half more, oldest solution first."""
+        worth = [count for count in self.settings.counts if 0.5 * self.live <= count <= 1.5 * self.live]
         old = [count for count in worth if self._age_s(count, now) >= self.settings.fresh_s / 2]
         return sorted(old, key=lambda count: -self._age_s(count, now))
 
@@ -186,13 +194,13 @@ class Adaptation:
 
     def _usable(self, now: float) -> list[int]:
         """Counts whose solution still fits the traffic, in rising order."""
+        return sorted(count for count, moved in self._moved(now).items() if moved <= self.settings.moved_p)
+
+    def _moved(self, now: float) -> dict[int, float]:
+        """By how much a probability differs from what a solution was computed for; those too old left out."""
         routing = self._estimate.system(now).routing
         fresh = [count for count in self._solutions if self._age_s(count, now) <= self.settings.fresh_s]
-        return sorted(
-            count
-            for count in fresh
-            if _distance(routing, self._solutions[count].routing) <= self.settings.moved_p
-        )
+        return {count: _distance(routing, self._solutions[count].routing) for count in fresh}
 
     def _row(self, live: int, usable: list[int]) -> Thresholds:
         place = bisect_right(usable, live)
@@ -210,4 +218,5 @@ def _distance(left: Routing, right: Routing) -> float:
 
 def unhurried(settings: AdaptationSettings, controller: ControllerSettings) -> AdaptationSettings:
     """The same for a solver that takes seconds: solutions are used as long as they take to come again."""
-    return replace(settings, controller=controller, fresh_s=20.0 * controller.solve_near_s)
+    calm_s = 5.0 * controller.solve_near_s
+    return replace(settings, controller=controller, calm_s=calm_s, fresh_s=4.0 * calm_s)

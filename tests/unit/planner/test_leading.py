@@ -46,12 +46,23 @@ class Leader:
         return self.rows[min(live, len(self.rows)) - 1]
 
 
-def test_the_present_count_is_solved_thrice_first_and_then_in_turn_with_the_others() -> None:
+def test_the_present_count_is_solved_thrice_first_and_then_its_neighbours_and_seldom() -> None:
     leader = Leader()
-    leader.serve(7.0, live=8, route_p=0.5)
+    leader.serve(10.0, live=8, route_p=0.5)
 
-    assert leader.solved[:9] == [8, 8, 8, 2, 8, 3, 8, 4, 8]
-    assert set(leader.solved) == set(range(2, 13))
+    assert leader.solved[:3] == [8, 8, 8]
+    assert set(leader.solved) == set(range(4, 13))
+    assert len(leader.solved) < 16
+
+
+def test_a_moved_probability_calls_for_the_present_count_at_once() -> None:
+    leader = Leader()
+    leader.serve(10.0, live=8, route_p=0.5)
+    before = len(leader.solved)
+    leader.serve(1.5, live=8, route_p=0.2)
+
+    assert leader.solved[before:][:2] == [8, 8]
+    assert leader.row(8)[1] < 5
 
 
 def test_a_table_has_a_row_for_every_count_up_to_the_largest_and_none_is_above_the_model() -> None:
@@ -87,10 +98,12 @@ def test_a_changed_probability_puts_ones_in_force_before_any_new_solution() -> N
 def test_a_solution_that_is_too_old_is_used_no_more() -> None:
     leader = Leader()
     leader.serve(8.0, live=8, route_p=0.5)
-    later = leader.adaptation.standing(leader.now + 2.9)
+    later, fresh_s = leader.adaptation.standing(leader.now + 2.9), leader.adaptation.settings.fresh_s
     for model, seen in ((SMALL, (100, 100)), (LARGE, (100, 0))):
-        leader.adaptation.observe(Observation(model, 8, seen, 100, ((6, 33, 198.0),)), leader.now + 6.0)
-    much_later = leader.adaptation.standing(leader.now + 6.0)
+        leader.adaptation.observe(
+            Observation(model, 8, seen, 100, ((6, 33, 198.0),)), leader.now + fresh_s + 0.1
+        )
+    much_later = leader.adaptation.standing(leader.now + fresh_s + 0.1)
 
     assert later.table[7][1] > 1
     assert (much_later.cause, set(much_later.table)) == (Cause.PLAN, {(1, 1)})
