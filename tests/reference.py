@@ -56,6 +56,10 @@ class Reader:
         logits: torch.Tensor = output.logits[0, -1, : self.vocab_size]
         return logits
 
+    def choice(self, logits: torch.Tensor, text: Sequence[int]) -> int:
+        """The token after `text`."""
+        return int(logits.argmax())
+
 
 def entropy_nats(logits: torch.Tensor) -> float:
     logp = torch.log_softmax(logits.double(), dim=-1)
@@ -125,7 +129,7 @@ def generate_routed(
             answer.handoffs += 1
             author, written = LARGE, 0
             continue
-        text.append(int(logits.argmax()))
+        text.append(readers[author].choice(logits, text))
         answer.tokens.append(text[-1])
         answer.authors.append(author)
         written += 1

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from python_backend.loops.base import Ask
+from python_backend.loops.constraint_fields import read_penalties
 from router_backend.core.errors import RequestError
 from router_backend.core.request import PolicySpec, PolicyValue, Sampling
 
@@ -38,7 +39,8 @@ def read_sampling(ask: Ask, draw_seed: Callable[[], int]) -> Sampling:
         raise RequestError(f"top_k: {top_k} must be at most {TOP_K_MAX}; 0 = off")
     if ask.seed is not None and not 0 <= ask.seed <= SEED_MAX:
         raise RequestError(f"seed: {ask.seed} must be from 0 to {SEED_MAX}")
-    return Sampling(temperature, max(top_k, 0), top_p, draw_seed() if ask.seed is None else ask.seed)
+    seed = draw_seed() if ask.seed is None else ask.seed
+    return read_penalties(ask, Sampling(temperature, max(top_k, 0), top_p, seed))
 
 
 def read_max_tokens(asked: int | None) -> int | None:

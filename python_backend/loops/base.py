@@ -29,6 +29,16 @@ class Ask:
     top_k: int | None = None
     top_p: float | None = None
     seed: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    min_tokens: int | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what to add to its logit), as the client ordered them."""
+    bad_words: tuple[str, ...] = ()
+    bad_ids: tuple[tuple[int, ...], ...] = ()
+    """Bad words as runs of token ids."""
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     is_streaming: bool = False

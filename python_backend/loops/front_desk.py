@@ -165,6 +165,7 @@ class FrontDesk:
             max_tokens=ticket.request.max_tokens,
             stop=ticket.stop,
             stop_ids=ticket.request.stop_ids,
+            min_tokens=ticket.request.sampling.min_tokens,
             echo=ticket.echo,
             is_streaming=ask.is_streaming,
             flush_tokens=settings.flush_tokens,

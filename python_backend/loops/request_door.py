@@ -22,9 +22,15 @@ from python_backend.loops.ask_fields import (
     read_timeout,
 )
 from python_backend.loops.base import Ask
+from python_backend.loops.constraint_fields import (
+    read_bad_ids,
+    read_bad_words,
+    read_logit_bias,
+    read_min_tokens,
+)
 from python_backend.text.base import TextCodec
 from router_backend.core.errors import CapacityError, ConfigError, PeerLostError, RequestError
-from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.message import Beat
 
 Beats = tuple[Beat | None, ...]
@@ -86,16 +92,29 @@ class RequestDoor:
         asked = read_max_tokens(ask.max_tokens)
         stop = read_stop(ask.stop)
         timeout_s = read_timeout(ask.timeout_s, self._settings.request_timeout_s)
-        sampling = read_sampling(ask, self._draw_seed)
         spec = self._policy(ask)
         vocab_size = min([self._vocab_size, *(beat.vocab_size for beat in beats if beat)])
+        sampling = self._sampling(ask, vocab_size)
         prompt, echo = self._prompt(ask, vocab_size)
         stop_ids = frozenset() if ask.ignore_eos else self._ends(beats)
         draft = Request(request_id, prompt, 1, self._home, 0, sampling, spec, stop_ids)
         needed = self._needed(spec, self._entry(draft))
         room = _tightest(self._alive(needed, beats))
         max_tokens = _fitting(asked, self._settings.max_tokens_default, len(prompt), room)
-        return Ticket(replace(draft, max_tokens=max_tokens), needed, stop, echo, timeout_s)
+        sampling = replace(sampling, min_tokens=read_min_tokens(ask.min_tokens, max_tokens))
+        request = replace(draft, max_tokens=max_tokens, sampling=sampling)
+        return Ticket(request, needed, stop, echo, timeout_s)
+
+    def _sampling(self, ask: Ask, vocab_size: int) -> Sampling:
+        """All but `min_tokens`, which is bounded by what the answer may become."""
+        return replace(
+            read_sampling(ask, self._draw_seed),
+            logit_bias=read_logit_bias(ask.logit_bias, vocab_size),
+            bad_words=(
+                *read_bad_words(ask.bad_words, self._text.spellings),
+                *read_bad_ids(ask.bad_ids, vocab_size),
+            ),
+        )
 
     def _policy(self, ask: Ask) -> PolicySpec:
         default = self._deployment.policy

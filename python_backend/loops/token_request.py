@@ -6,15 +6,14 @@ Pure: the answer depends on the arguments alone. Every refusal is a RequestError
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from python_backend.loops.ask_fields import SEED_MAX, read_sampling
 from python_backend.loops.base import Ask
+from python_backend.loops.constraint_fields import read_bad_ids, read_logit_bias, read_min_tokens
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.errors import RequestError
 from router_backend.core.request import PolicySpec, Request, RequestId, Sampling
-
-SEED_MAX = 2**63 - 1
-TOP_K_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +34,13 @@ def to_request(ask: Ask, door: TokenDoor, number: int) -> Request:
     """The request of `ask`; `number` differs for every request of this process."""
     _refuse_unsupported(ask)
     prompt = _prompt(ask, door)
+    max_tokens = _max_tokens(ask, door, len(prompt))
     return Request(
         request_id=RequestId(f"{door.name}-{door.instance:x}-{number}"),
         prompt=prompt,
-        max_tokens=_max_tokens(ask, door, len(prompt)),
+        max_tokens=max_tokens,
         home=door.name,
-        sampling=_sampling(ask, (door.instance + number) & SEED_MAX),
+        sampling=_sampling(ask, door, (door.instance + number) & SEED_MAX, max_tokens),
         policy=PolicySpec("fixed", (("entry", door.name), ("mode", "never"))),
         stop_ids=frozenset() if ask.ignore_eos else door.info.eos_ids,
     )
@@ -60,6 +60,8 @@ def _refuse_unsupported(ask: Ask) -> None:
         raise RequestError("text_input: this model takes input_ids; send text to the router's model")
     if ask.stop:
         raise RequestError("stop: stop strings need text; send the request to the router's model")
+    if ask.bad_words:
+        raise RequestError("bad_words: words need text; send token ids as bad_words_list")
     if ask.is_echoing:
         raise RequestError("exclude_input_in_output: a model that takes input_ids never repeats the prompt")
     if ask.policy not in (None, "fixed") or ask.policy_params:
@@ -90,18 +92,11 @@ def _max_tokens(ask: Ask, door: TokenDoor, prompt_len: int) -> int:
     return ask.max_tokens
 
 
-def _sampling(ask: Ask, seed_default: int) -> Sampling:
-    temperature = 0.0 if ask.temperature is None else ask.temperature
-    top_p = 1.0 if ask.top_p is None else ask.top_p
-    top_k = ask.top_k or 0
-    seed = seed_default if ask.seed is None else ask.seed
-    # Written so that NaN fails too.
-    if not 0 <= temperature < math.inf:
-        raise RequestError(f"temperature: {temperature} must be a finite number of at least 0")
-    if not 0 < top_p <= 1:
-        raise RequestError(f"top_p: {top_p} must be above 0 and at most 1")
-    if not 0 <= top_k <= TOP_K_MAX:
-        raise RequestError(f"top_k: {top_k} must be from 0 (off) to {TOP_K_MAX}")
-    if not 0 <= seed <= SEED_MAX:
-        raise RequestError(f"seed: {seed} must be from 0 to {SEED_MAX}")
-    return Sampling(temperature, top_k, top_p, seed)
+def _sampling(ask: Ask, door: TokenDoor, seed_default: int, max_tokens: int) -> Sampling:
+    """By the rules of the text doors."""
+    return replace(
+        read_sampling(ask, lambda: seed_default),
+        logit_bias=read_logit_bias(ask.logit_bias, door.info.vocab_size),
+        bad_words=read_bad_ids(ask.bad_ids, door.info.vocab_size),
+        min_tokens=read_min_tokens(ask.min_tokens, max_tokens),
+    )

@@ -16,6 +16,9 @@ A published step time is from launch to launch. With `host_ms` the engine theref
 scheduling between two steps: a step takes its time less what has lately passed between the end of one
 step and the launch of the next, `host_ms` until that has been seen. A longer pause is no scheduling.
 
+A script has no logits: penalties, biases, bans, `min_tokens` and the sampling limits (top_k, top_p, min_p,
+temperature) are accepted and change nothing.
+
 With one `salt` in every script all models write the same text; with different ones a token shows
 who wrote it.
 """

@@ -64,17 +64,25 @@ _ROUTING_OUT = (
 )
 _ENDS = _all("STRING", "finish_reason", "stop_reason", dims=(-1,))
 
-SAMPLING = frozenset(("max_tokens", "temperature", "top_k", "top_p", "seed", "stop", "ignore_eos"))
+_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
+_LEAST = ("min_tokens", "min_length")
+
+SAMPLING = frozenset(
+    (
+        *("max_tokens", "temperature", "top_k", "top_p", "seed", "stop", "ignore_eos"),
+        *("min_p", "logit_bias", "bad_words", *_PENALTIES, *_LEAST),
+    )
+)
 
 TEXT = Contract(
     inputs=(
-        *_all("STRING", "text_input", "messages", "sampling_parameters"),
+        *_all("STRING", "text_input", "messages", "sampling_parameters", "logit_bias"),
         *_all("BOOL", "stream", "ignore_eos", "return_cumulative_logprob", "return_logprobs"),
         *_RETURNS,
-        *_all("INT32", "max_tokens", "top_k"),
-        *_all("FP32", "temperature", "top_p"),
+        *_all("INT32", "max_tokens", "top_k", *_LEAST),
+        *_all("FP32", "temperature", "top_p", "min_p", *_PENALTIES),
         *_all("UINT64", "seed"),
-        *_all("STRING", "stop", dims=(-1,)),
+        *_all("STRING", "stop", "bad_words", dims=(-1,)),
         *_ROUTING_IN,
     ),
     outputs=(
@@ -88,7 +96,6 @@ TEXT = Contract(
 )
 """`token_router`, as Triton's vLLM backend: https://github.com/triton-inference-server/vllm_backend."""
 
-_PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _LOGITS = ("return_log_probs", "return_context_logits", "return_generation_logits", "return_perf_metrics")
 
 ENSEMBLE = Contract(
@@ -98,9 +105,10 @@ ENSEMBLE = Contract(
         *_all("BOOL", "stream", "ignore_eos"),
         *_RETURNS,
         *_all("STRING", "stop_words", "bad_words", dims=(-1,)),
-        *_all("INT32", "top_k", "end_id", "pad_id", "min_tokens", "min_length"),
+        *_all("STRING", "logit_bias"),
+        *_all("INT32", "top_k", "end_id", "pad_id", *_LEAST),
         *_all("INT32", "beam_width", "num_return_sequences"),
-        *_all("FP32", "temperature", "top_p", "length_penalty", *_PENALTIES),
+        *_all("FP32", "temperature", "top_p", "min_p", "length_penalty", *_PENALTIES),
         *_all("UINT64", "seed"),
         *_all("BOOL", *_LOGITS),
         *_ROUTING_IN,
@@ -133,9 +141,11 @@ PREPROCESSING = Contract(
 _TOKENS_IN = (
     *_required("input_ids", "INT32", (-1,)),
     *_required("request_output_len", "INT32"),
-    *_all("INT32", "input_lengths", "runtime_top_k", "beam_width", "num_return_sequences", "min_tokens"),
+    *_all("INT32", "input_lengths", "runtime_top_k", "beam_width", "num_return_sequences", *_LEAST),
+    *_all("INT32", "bad_words_list", dims=(2, -1)),
+    *_all("STRING", "logit_bias"),
     *_all("BOOL", "streaming", "stop"),
-    *_all("FP32", "temperature", "runtime_top_p", "len_penalty", *_PENALTIES),
+    *_all("FP32", "temperature", "runtime_top_p", "min_p", "len_penalty", *_PENALTIES),
     *_all("UINT64", "seed"),
     *_all("BOOL", "ignore_eos", *_LOGITS),
 )
@@ -156,7 +166,6 @@ ROUTER = Contract(
         *_TOKENS_IN,
         *_all("UINT64", "REQUEST_UID"),
         *_all("STRING", "stop_words", "bad_words", dims=(-1,)),
-        *_all("INT32", "min_length"),
         *_RETURNS,
         *_ROUTING_IN,
     ),
@@ -181,19 +190,12 @@ POSTPROCESSING = Contract(
 )
 
 INERT: dict[str, tuple[Value, ...]] = {
-    "bad_words": ((), ("",)),
     "beam_width": (0, 1),
     "best_of": (0, 1),
-    "frequency_penalty": (0.0,),
     "length_penalty": (0.0, 1.0),
     "len_penalty": (0.0, 1.0),
-    "min_length": (0,),
-    "min_p": (0.0,),
-    "min_tokens": (0,),
     "n": (0, 1),
     "num_return_sequences": (0, 1),
-    "presence_penalty": (0.0,),
-    "repetition_penalty": (0.0, 1.0),
     "return_cumulative_logprob": (False,),
     "return_logprobs": (False,),
     **dict.fromkeys(_LOGITS, (False,)),

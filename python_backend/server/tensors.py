@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from python_backend.loops.base import Ask
+from python_backend.server.constraints import constraints_of, listed
 from python_backend.server.contracts import Contract
 from python_backend.server.values import Array, Values, json_object, json_value, values_of
 from router_backend.core.errors import RequestError
@@ -72,7 +73,8 @@ def text_asked(values: Values) -> Asked:
     ask = Ask(
         **prompt,
         **_named(values, "max_tokens", "temperature", "top_k", "top_p", "seed"),
-        stop=_stop(values.get("stop")),
+        **constraints_of(values),
+        stop=listed(values.get("stop")),
         ignore_eos=_flag(values, "ignore_eos"),
         is_streaming=_flag(values, "stream"),
         is_echoing=_is_echoing(values, "stream"),
@@ -86,7 +88,7 @@ def router_asked(values: Values) -> Asked:
     tokens = tokens_asked(values)
     ask = replace(
         tokens.ask,
-        stop=_stop(values.get("stop_words")),
+        stop=listed(values.get("stop_words")),
         is_echoing=_is_echoing(values, "streaming"),
         **_policy(values),
     )
@@ -101,6 +103,7 @@ def tokens_asked(values: Values) -> Asked:
     ask = Ask(
         input_ids=_token_ids(values),
         **_named(named, "max_tokens", "temperature", "top_k", "top_p", "seed"),
+        **constraints_of(values),
         ignore_eos=_flag(values, "ignore_eos"),
         is_streaming=_flag(values, "streaming"),
     )
@@ -144,11 +147,6 @@ def _named(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def _flag(values: Values, name: str) -> bool:
     return bool(values.get(name, False))
-
-
-def _stop(value: Any) -> tuple[str, ...]:
-    """Stop strings; one empty string means none, as the old TensorRT-LLM examples send it."""
-    return () if value is None or value == ("",) else cast("tuple[str, ...]", value)
 
 
 def _is_echoing(values: Values, stream: str) -> bool:

@@ -100,7 +100,7 @@ def _option(contract: Contract, name: str, raw: Any) -> Value:
     if spec is not None and name in contract.parameters:
         return _strings(name, raw) if spec.is_list else _coerced(name, spec.kind, raw)
     if contract.parameters and name in INERT:
-        return _strings(name, raw) if name == "bad_words" else _coerced(name, "FP32", raw)
+        return _coerced(name, "FP32", raw)
     raise RequestError(f"{name}: unknown or unsupported request parameter")
 
 
@@ -118,7 +118,8 @@ def _coerced(name: str, kind: Kind, raw: Any) -> str | bool | int | float:
     try:
         return _CONVERSIONS[kind](raw)
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        raise RequestError(f"{name}: {raw!r} is not a {kind}") from error
+        wanted = "JSON object of plain values" if kind == "STRING" else kind
+        raise RequestError(f"{name}: {raw!r} is not a {wanted}") from error
 
 
 def _truth(raw: Any) -> bool:
@@ -135,10 +136,20 @@ def _whole(raw: Any) -> int:
     return int(raw)
 
 
+def _json_text(raw: Any) -> str:
+    """JSON of an object of plain values, which a client may also have written as the object itself."""
+    if isinstance(raw, str):
+        return raw
+    if not isinstance(raw, dict) or not all(isinstance(value, int | float | str) for value in raw.values()):
+        raise TypeError(raw)
+    return json.dumps(raw)
+
+
 _CONVERSIONS: dict[str, Callable[[Any], str | bool | int | float]] = {
     "BOOL": _truth,
     "FP32": _number,
     "INT32": _whole,
+    "STRING": _json_text,
     "UINT64": _whole,
 }
 

@@ -20,6 +20,10 @@ class TextCodec(Protocol):
         """Token ids of a prompt, with one beginning-of-sequence token where the model wants one."""
         ...
 
+    def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
+        """The runs of token ids that stand for `text` within an answer, with a space in front or without."""
+        ...
+
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The prompt text of a chat, ready for `encode`; RequestError where the template refuses it."""
         ...

@@ -18,6 +18,9 @@ from python_backend.text.chat_template import ChatTemplate
 from python_backend.text.detokenizer import Detokenizer, TokenBytes
 from router_backend.core.errors import ConfigError, RequestError
 
+_BEFORE = ("", "\n", "(")
+"""What a word may stand behind: nothing, a line's end, a character that joins no word."""
+
 
 class ModelTokenizer:
     """A `TextCodec`; `config` is what tokenizer_config.json holds, `template` may be empty."""
@@ -27,8 +30,10 @@ class ModelTokenizer:
         self._names = _special_names(config)
         added = backend.get_added_tokens_decoder()
         self._special = frozenset(token_id for token_id, token in added.items() if token.special)
-        self._token_bytes = TokenBytes(json.loads(backend.to_str())["decoder"])
+        written = json.loads(backend.to_str())
+        self._token_bytes = TokenBytes(written["decoder"])
         self._bos_id = self._wanted_bos(config)
+        self._unknown_id = _unknown_id(backend, written["model"])
         self._chat = ChatTemplate(template, self._names) if template else None
 
     @property
@@ -54,13 +59,21 @@ class ModelTokenizer:
 
         RequestError when the vocabulary has nothing for a part of it, not even an unknown token.
         """
-        try:
-            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        except Exception as error:  # the library raises nothing more special
-            raise RequestError(f"prompt: the model's tokenizer cannot encode it: {error}") from error
+        ids = self._ids(text)
         if self._bos_id is not None and ids[:1] != [self._bos_id]:
             ids.insert(0, self._bos_id)
         return tuple(ids)
+
+    def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
+        """As the tokenizer itself writes `text`, at a beginning and after other characters.
+
+        A tokenizer that puts a space in front of every text shows the word without one only after another
+        character. What needs an unknown token has no spelling: it would stand for other words too.
+        """
+        bare = text.lstrip(" ")
+        forms = (bare, " " + bare) if bare else (text,)
+        runs = (self._after(before, form) for form in forms for before in _BEFORE)
+        return tuple(dict.fromkeys(run for run in runs if run))
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         if self._chat is None:
@@ -72,6 +85,22 @@ class ModelTokenizer:
 
     def text_source(self) -> Detokenizer:
         return Detokenizer(self._backend, self._token_bytes, self._special)
+
+    def _after(self, before: str, form: str) -> tuple[int, ...]:
+        """Ids of `form` behind `before`; none where the tokens do not part between the two."""
+        try:
+            head, ids = self._ids(before), self._ids(before + form)
+        except RequestError:
+            return ()
+        parts_there = ids[: len(head)] == head and self._unknown_id not in ids
+        return tuple(ids[len(head) :]) if parts_there else ()
+
+    def _ids(self, text: str) -> list[int]:
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the library raises nothing more special
+            raise RequestError(f"prompt: the model's tokenizer cannot encode it: {error}") from error
+        return ids
 
     def _bytes_of(self, token_id: int, token: str) -> bytes:
         data = None if token_id in self._special else self._token_bytes.of(token)
@@ -120,6 +149,13 @@ def _template(directory: Path, config: Mapping[str, Any]) -> str:
         named = {entry["name"]: entry["template"] for entry in found}
         return str(named.get("default", ""))
     return str(found)
+
+
+def _unknown_id(backend: Tokenizer, model: Mapping[str, Any]) -> int | None:
+    """The token for what the vocabulary has nothing for, by `model`, the tokenizer file's own section."""
+    index = model.get("unk_id")
+    found: int | None = backend.token_to_id(model.get("unk_token") or "") if index is None else index
+    return found
 
 
 def _special_names(config: Mapping[str, Any]) -> dict[str, str]:

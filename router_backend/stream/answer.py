@@ -38,6 +38,8 @@ class Terms:
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
     """Tokens that end the answer and have no text in it."""
+    min_tokens: int = 0
+    """A stop string that one of so many first tokens completes ends nothing."""
     echo: str = ""
     """Put in front of the answer's text."""
     is_streaming: bool = False
@@ -141,7 +143,7 @@ class Answer:
         if self.is_finished:
             return []
         self.is_finished = True
-        self._coalescer.add_text(self._stops.feed(self._text.finish()) + self._stops.finish())
+        self._coalescer.add_text(self._screened(self._text.finish()) + self._stops.finish())
         usage = self._close.usage if self._close else Usage()
         if self._stops.matched and reason is not Reason.CANCELLED:
             ending = Ending(Reason.STOP, "", "", self._stops.matched, self._count, usage)
@@ -152,7 +154,13 @@ class Answer:
     def _append(self, token: Committed, now: float) -> None:
         self._count += 1
         text = "" if token.token_id in self._terms.stop_ids else self._text.step(token.token_id)
-        self._coalescer.add(self._stops.feed(text), token, now)
+        self._coalescer.add(self._screened(text), token, now)
+
+    def _screened(self, text: str) -> str:
+        """What of the latest token's `text` is safe to show."""
+        if self._count <= self._terms.min_tokens:
+            return self._stops.pass_over(text)
+        return self._stops.feed(text)
 
     def _stopped(self, now: float) -> list[Delivery]:
         """The text is complete; only its price may be unknown."""

@@ -27,6 +27,10 @@ class _Matcher:
         self.held = held + 1 if self.stop[held] == char else 0
         return self.held == len(self.stop)
 
+    def step_back(self) -> None:
+        """After a match that ends nothing: a later one may begin within it."""
+        self.held = self._fallback[self.held - 1]
+
 
 def _fallbacks(stop: str) -> list[int]:
     """For each prefix, the length of its longest proper suffix that is a prefix too."""
@@ -58,13 +62,27 @@ class StopStrings:
             if complete:
                 self.matched = max(complete, key=len)
                 return self._release(self._held + text[:end], len(self.matched), "")
-        whole = self._held + text
-        keep = max(matcher.held for matcher in self._matchers)
-        return self._release(whole, keep, whole[len(whole) - keep :])
+        return self._shown(text)
+
+    def pass_over(self, text: str) -> str:
+        """As `feed`, for text in which no stop string may end; one that begins in it may end later."""
+        if self.matched or not self._matchers:
+            return "" if self.matched else text
+        for char in text:
+            for matcher in self._matchers:
+                if matcher.advance(char):
+                    matcher.step_back()
+        return self._shown(text)
 
     def finish(self) -> str:
         """The text that was held back and turned out to be no stop string."""
         return self._release(self._held, 0, "")
+
+    def _shown(self, text: str) -> str:
+        """All but what could be the beginning of a stop string."""
+        whole = self._held + text
+        keep = max(matcher.held for matcher in self._matchers)
+        return self._release(whole, keep, whole[len(whole) - keep :])
 
     def _release(self, whole: str, keep: int, held: str) -> str:
         self._held = held

@@ -35,9 +35,10 @@ def _constrain(logits: Tensor, row: Row) -> None:
     written = np.asarray(row.history[: row.end], dtype=np.int64)
     _penalise(logits, written, row)
     for token, bias in sampling.logit_bias:
-        if token < len(logits):
+        if 0 <= token < len(logits):
             logits[token] += bias
-    banned = [run[-1] for run in sampling.bad_words if _is_about_to_complete(run, row.history[: row.end])]
+    text = written.tolist()
+    banned = [run[-1] for run in sampling.bad_words if _is_about_to_complete(run, text)]
     if len(written) - row.prompt_len < sampling.min_tokens:
         banned += row.stop_ids
     logits[_within(banned, len(logits))] = FORBIDDEN
@@ -63,4 +64,4 @@ def _is_about_to_complete(run: Sequence[int], tokens: Sequence[int]) -> bool:
 
 
 def _within(ids: Iterable[int], vocab: int) -> Tensor:
-    return torch.tensor([token for token in ids if token < vocab], dtype=torch.int64)
+    return torch.tensor([token for token in ids if 0 <= token < vocab], dtype=torch.int64)

@@ -32,6 +32,9 @@ class Letters:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(ord(char) % 32 for char in text)
 
+    def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
+        return (self.encode(text), (0, *self.encode(text)))
+
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         return "".join(f"{message['role']}:{message['content']}" for message in messages)
 

@@ -132,6 +132,39 @@ def test_a_deployment_can_restrict_the_policies() -> None:
         admit(front={"policies": ("r_stitch",)}, policy="fixed")
 
 
+def test_penalties_and_bans_are_kept() -> None:
+    sampling = admit(
+        max_tokens=5,
+        min_p=0.1,
+        repetition_penalty=1.5,
+        presence_penalty=0.5,
+        frequency_penalty=-0.5,
+        min_tokens=5,
+        logit_bias=((9, 1.0), (2, -100.0)),
+        bad_words=("ab", "c"),
+        bad_ids=((4, 5),),
+    ).request.sampling
+    bad = ((1, 2), (0, 1, 2), (3,), (0, 3), (4, 5))
+    bias = ((2, -100.0), (9, 1.0))
+    assert sampling == Sampling(0.0, 0, 1.0, 7, 0.1, 1.5, 0.5, -0.5, bias, bad, min_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_tokens": 4, "min_tokens": 5}, "min_tokens: 5 must be from 0 (off) to max_tokens, which is 4"),
+        ({"min_tokens": 28}, "min_tokens: 28 must be from 0 (off) to max_tokens, which is 27"),
+        ({"logit_bias": ((50, 1.0),)}, "logit_bias: 50 is no token id: use 0..49"),
+        ({"bad_ids": ((50,),)}, "bad_words_list: 50 is no token id: use 0..49"),
+        ({"bad_words": ("",)}, 'bad_words: "" is in every text: leave it out'),
+    ],
+)
+def test_what_no_answer_could_keep_to_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        admit(**fields)
+    assert message in str(caught.value)
+
+
 def test_a_model_that_is_down_is_named() -> None:
     with pytest.raises(PeerLostError, match="model 'large' is not running"):
         admit((BEATS[0], None))

@@ -42,6 +42,16 @@ def test_what_the_client_says_is_kept() -> None:
     )
 
 
+def test_penalties_and_bans_are_kept_by_the_rules_of_the_text_doors() -> None:
+    ask = replace(ASK, min_p=0.1, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5)
+    ask = replace(ask, seed=3)
+    request = to_request(replace(ask, min_tokens=16, logit_bias=((9, 1.0),), bad_ids=((4, 5),)), DOOR, 0)
+
+    assert request.sampling == Sampling(
+        0.0, 0, 1.0, 3, 0.1, 1.5, 0.5, -0.5, ((9, 1.0),), ((4, 5),), min_tokens=16
+    )
+
+
 def test_the_default_length_is_cut_to_the_room_that_is_left() -> None:
     assert to_request(Ask(input_ids=(1,) * 60), DOOR, 0).max_tokens == 4
 
@@ -58,6 +68,11 @@ def test_the_default_length_is_cut_to_the_room_that_is_left() -> None:
         ({"messages": ()}, "text_input: this model takes input_ids"),
         ({"stop": ("x",)}, "stop: stop strings need text"),
         ({"is_echoing": True}, "exclude_input_in_output: "),
+        ({"bad_words": ("x",)}, "bad_words: words need text; send token ids as bad_words_list"),
+        ({"bad_ids": ((1, 100),)}, "bad_words_list: 100 is no token id: use 0..99"),
+        ({"logit_bias": ((100, 1.0),)}, "logit_bias: 100 is no token id: use 0..99"),
+        ({"min_tokens": 17}, "min_tokens: 17 must be from 0 (off) to max_tokens, which is 16"),
+        ({"presence_penalty": 3.0}, "presence_penalty: 3.0"),
         ({"policy": "r_stitch"}, "policy: a model that is called directly"),
         ({"policy_params": {"mode": "always"}}, "policy: a model that is called directly"),
         ({"max_tokens": 0}, "max_tokens: 0 must be from 1 to 61"),
@@ -67,7 +82,7 @@ def test_the_default_length_is_cut_to_the_room_that_is_left() -> None:
         ({"temperature": -0.1}, "temperature: -0.1"),
         ({"top_p": 0.0}, "top_p: 0.0"),
         ({"top_p": math.nan}, "top_p: nan"),
-        ({"top_k": -1}, "top_k: -1"),
+        ({"top_k": -2}, "top_k: -2"),
         ({"seed": -1}, "seed: -1"),
         ({"seed": 2**63}, "seed: 9223372036854775808"),
     ],

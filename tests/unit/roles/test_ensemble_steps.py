@@ -23,6 +23,9 @@ class FakeCodec:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.strip().encode())
 
+    def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
+        raise AssertionError(text)
+
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         raise AssertionError(messages)
 

@@ -100,6 +100,21 @@ def test_the_router_reads_tokens_uid_and_the_inner_names() -> None:
     assert READ_ROUTER(tensors, Envelope()) == Asked(ask, Returns(finish_reason=True), uid=7)
 
 
+def test_every_door_reads_penalties_and_bans() -> None:
+    tensors = {
+        "repetition_penalty": np.array([[1.5]], dtype=np.float32),
+        "min_tokens": one(2),
+        "logit_bias": np.array([[b'{"7": 1}']], dtype=object),
+    }
+    meaning = {"repetition_penalty": 1.5, "min_tokens": 2, "logit_bias": ((7, 1.0),)}
+    router = {**tensors, "input_ids": ids(1), "bad_words": np.array([[b"x", b"y z"]], dtype=object)}
+    alone = {**tensors, "input_ids": ids(1), "bad_words_list": np.array([[[7, 8, 9], [1, 3, -1]]])}
+    plain = {name: array.reshape(-1) for name, array in tensors.items()}
+    assert READ_ROUTER(router, Envelope()).ask == Ask(input_ids=(1,), bad_words=("x", "y z"), **meaning)
+    assert READ_TOKENS(alone, Envelope()).ask == Ask(input_ids=(1,), bad_ids=((7,), (8, 9)), **meaning)
+    assert READ_TEXT({"text_input": text("a"), **plain}, Envelope()).ask == Ask(text="a", **meaning)
+
+
 def test_a_subserver_reads_token_ids_and_the_wish_to_stop() -> None:
     tensors = {"input_ids": ids(1), "request_output_len": one(2), "streaming": np.array([[True]])}
     assert READ_TOKENS(tensors, Envelope()) == Asked(Ask(input_ids=(1,), max_tokens=2, is_streaming=True))

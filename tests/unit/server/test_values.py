@@ -66,6 +66,23 @@ def test_options_come_from_json_and_from_request_parameters() -> None:
     }
 
 
+def test_penalties_and_bans_come_from_json_with_numbers_as_strings() -> None:
+    tensors = sampling(
+        min_p="0.1", repetition_penalty="1.5", presence_penalty=-1, frequency_penalty="0.25", min_tokens="3"
+    ) | {"min_length": np.array([3], dtype=np.int32)}
+    parameters = {"logit_bias": {"7": -2.5, "8": "1"}, "bad_words": ["x", "New York"]}
+    assert values_of(TEXT, tensors, parameters) == {
+        "min_p": 0.1,
+        "repetition_penalty": 1.5,
+        "presence_penalty": -1.0,
+        "frequency_penalty": 0.25,
+        "min_tokens": 3,
+        "min_length": 3,
+        "logit_bias": '{"7": -2.5, "8": "1"}',
+        "bad_words": ("x", "New York"),
+    }
+
+
 def test_a_value_given_twice_must_agree() -> None:
     tensors = {"max_tokens": np.array([5], dtype=np.int32), **sampling(max_tokens=5)}
     assert values_of(TEXT, tensors, {"max_tokens": "5"}) == {"max_tokens": 5}
@@ -91,7 +108,12 @@ def test_the_shortest_decimal_of_a_float32_equals_the_same_number_in_json() -> N
         ({"no_such": 1}, "no_such: unknown or unsupported"),
         ({"text_input": "x"}, "text_input: unknown or unsupported"),
         ({"n": 2}, "n: 2.0 is not supported yet"),
-        ({"bad_words": ["x"]}, "bad_words: ('x',) is not supported yet"),
+        ({"logprobs": 5}, "logprobs: unknown or unsupported"),
+        ({"bad_words": [1]}, "bad_words: must be a string or a list of strings"),
+        ({"min_tokens": "few"}, "min_tokens: 'few' is not a INT32"),
+        ({"repetition_penalty": {}}, "repetition_penalty: {} is not a FP32"),
+        ({"logit_bias": [1]}, "logit_bias: [1] is not a JSON object of plain values"),
+        ({"logit_bias": {"1": [2]}}, "logit_bias: {'1': [2]} is not a JSON object of plain values"),
         ({"return_logprobs": True}, "return_logprobs: 1.0 is not supported yet"),
     ],
 )

@@ -94,6 +94,15 @@ def test_an_error_after_a_stop_string_changes_nothing_for_the_client() -> None:
     assert last.ending == Ending(Reason.STOP, stop_text="b", output_tokens=2)
 
 
+def test_a_stop_string_waits_for_the_least_number_of_tokens_and_is_shown_before_it() -> None:
+    """F08: the match may begin within the first tokens; only its end must come after them."""
+    answer = streaming(stop=("bc", "fg"), min_tokens=6)
+    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [Delivery("abcde", tuple(range(6)), (0,) * 6)]
+    assert answer.on_emit(emit(6, 6, model=1), 0, 0.0) == []
+    ending = Ending(Reason.STOP, stop_text="fg", output_tokens=7, usage=Usage(3, 2))
+    assert answer.on_close(close(7), 0.0) == [Delivery("", (6,), (1,), ending)]
+
+
 def test_half_a_stop_string_comes_out_at_the_end() -> None:
     answer = streaming(stop=("bx",))
     assert answer.on_emit(emit(0, 0), 0, 0.0) == [Delivery("a", (0,), (0,))]

@@ -46,6 +46,14 @@ def test_nothing_is_released_after_a_match() -> None:
     assert [matcher.feed(text) for text in ("abc", "d")] == ["a", ""]
 
 
+def test_text_passed_over_matches_nothing_but_may_begin_a_match() -> None:
+    matcher = StopStrings(("aba", "xy"))
+    assert [matcher.pass_over("cabab"), matcher.feed("z"), matcher.matched] == ["cab", "abz", ""]
+    assert [matcher.pass_over("xyx"), matcher.feed("yz"), matcher.matched] == ["xy", "", "xy"]
+    assert matcher.pass_over("q") == ""
+    assert StopStrings(()).pass_over("q") == "q"
+
+
 def test_without_stop_strings_text_passes() -> None:
     assert released((), "a", "b") == (["a", "b"], "", "")
 

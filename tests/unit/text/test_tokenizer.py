@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from python_backend.text.chat_template import ChatTemplate
 from python_backend.text.tokenizer import ModelTokenizer, load_tokenizer
 from router_backend.core.errors import ConfigError, RequestError
-from tests.unit.text.tokenizers_made_here import byte_level, word_level
+from tests.unit.text.tokenizers_made_here import byte_fallback, byte_level, word_level
 
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}\n{{ message.role }}: {{ message.content }}\n"
@@ -124,6 +124,32 @@ def test_templates_find_the_names_they_expect() -> None:
     source = "{{ strftime_now('%d %b') }} {{ messages[0]|tojson }} {{ eos_token }}"
     shown = ChatTemplate(source, {"eos_token": "</s>"}, lambda: noon).render(CHAT)
     assert shown == '02 Jan {"role": "user", "content": "hello <b>"} </s>'
+
+
+def test_a_word_is_spelled_with_a_space_in_front_and_without() -> None:
+    """F21: whichever of the two the client wrote."""
+    backend = byte_level(adds_bos=True)
+    text = ModelTokenizer(backend, {"bos_token": "<s>"})
+    plain, spaced, space = (
+        tuple(backend.encode(form, add_special_tokens=False).ids) for form in ("there", " there", " ")
+    )
+    assert text.spellings("there") == text.spellings(" there") == (plain, spaced)
+    assert text.spellings(" ") == (space,)
+
+
+def test_a_tokenizer_that_puts_a_space_in_front_shows_the_word_without_one_too() -> None:
+    backend = byte_fallback()
+    marked, bare = (backend.token_to_id(token) for token in ("▁a", "a"))
+    found = ModelTokenizer(backend, {"unk_token": "<unk>"}).spellings("a")
+    assert {(marked,), (bare,)} <= set(found)
+    assert {"a", " a", "  a"} >= {"".join(map(backend.id_to_token, run)).replace("▁", " ") for run in found}
+
+
+def test_a_word_that_no_token_stands_for_has_no_spelling() -> None:
+    silent = Tokenizer(WordLevel({"hello": 0}, unk_token="[UNK]"))
+    assert ModelTokenizer(silent, {}).spellings("bye") == ()
+    assert ModelTokenizer(word_level(), {"unk_token": "<unk>"}).spellings("bye") == ()
+    assert ModelTokenizer(word_level(), {}).spellings("s0 r1") == ((3, 4),)
 
 
 def test_a_word_outside_a_vocabulary_without_unknown_token_is_the_clients_error() -> None:
