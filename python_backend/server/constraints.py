@@ -6,6 +6,7 @@ dropped, and an option under two names means one thing.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 from python_backend.server.values import Values, json_object
@@ -61,7 +62,7 @@ def _runs(flat: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """TensorRT-LLM's [2, n]: the words' ids one after the other; where each word ends, padded with -1."""
     half = len(flat) // 2
     ids, ends = flat[:half], [end for end in flat[half:] if end >= 0]
-    starts = [0, *ends[:-1]]
-    if len(flat) % 2 or any(not start < end <= half for start, end in zip(starts, ends, strict=True)):
+    words = list(pairwise([0, *ends]))
+    if len(flat) % 2 or any(not start < end <= half for start, end in words):
         raise RequestError(f"bad_words_list: word ends {ends} must rise from 1 to at most {half}")
-    return tuple(ids[start:end] for start, end in zip(starts, ends, strict=True))
+    return tuple(ids[start:end] for start, end in words)

@@ -163,6 +163,7 @@ def _string(name: str, chance: Random) -> bytes:
         "routing_algorithm": chance.choice(POLICIES),
         "routing_config": json.dumps(chance.choice(CONFIGS)),
         "sampling_parameters": json.dumps(_options(chance)),
+        "logit_bias": json.dumps({str(chance.randint(0, VOCAB)): _json(chance)}),
     }.get(name, text(chance))
     if chance.random() < 0.02:
         right = chance.choice(("[", '{"a":')) * DEEP

@@ -66,6 +66,10 @@ def test_a_bias_that_cannot_be_read_is_refused(text: str, message: str) -> None:
         constraints_of({"logit_bias": text})
 
 
+def test_words_without_an_end_are_padding() -> None:
+    assert constraints_of({"bad_words_list": (0, 0, -1, -1)}) == {"bad_ids": ()}
+
+
 @pytest.mark.parametrize("flat", [(7, 8, 3, -1), (7, 8, 0, -1), (7, 8, 2, 1), (7, 2, 1)])
 def test_word_ends_that_do_not_fit_the_ids_are_refused(flat: tuple[int, ...]) -> None:
     with pytest.raises(RequestError, match=r"bad_words_list: word ends \[.*\] must rise from 1 to at most"):
