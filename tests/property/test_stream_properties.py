@@ -36,6 +36,12 @@ class Case:
     """Order in which commits arrive, each at least once."""
     close_after: int
     gaps: list[float]
+    min_tokens: int
+
+    @property
+    def passed(self) -> int:
+        """Characters of the first `min_tokens` tokens."""
+        return len("".join(self.parts[: self.min_tokens]))
 
 
 @st.composite
@@ -51,12 +57,20 @@ def cases(draw: st.DrawFn) -> Case:
         arrivals,
         draw(st.integers(0, len(arrivals))),
         draw(st.lists(st.floats(0, 0.1), min_size=len(arrivals), max_size=len(arrivals))),
+        draw(st.integers(0, count)),
     )
 
 
 def played(case: Case, is_streaming: bool) -> list[Delivery]:
     """Everything that leaves when the commits of `case` arrive as it says."""
-    terms = Terms(len(case.parts), case.stop, is_streaming=is_streaming, flush_tokens=3, flush_s=0.05)
+    terms = Terms(
+        len(case.parts),
+        case.stop,
+        min_tokens=case.min_tokens,
+        is_streaming=is_streaming,
+        flush_tokens=3,
+        flush_s=0.05,
+    )
     answer = Answer(terms, Cuts(case.parts))
     close = Close("front", RequestId("r"), 0, Reason.LENGTH, len(case.parts))
     out: list[Delivery] = []
@@ -71,9 +85,9 @@ def played(case: Case, is_streaming: bool) -> list[Delivery]:
     return out + answer.on_close(close, now)
 
 
-def until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str]:
-    """The definition: cut at the stop string that ends first, the longest of equals."""
-    for end in range(1, len(text) + 1):
+def until_stop(text: str, stops: tuple[str, ...], passed: int) -> tuple[str, str]:
+    """The definition: cut at the first stop string to end behind `passed` characters, longest of equals."""
+    for end in range(passed + 1, len(text) + 1):
         found = [stop for stop in stops if text[:end].endswith(stop)]
         if found:
             longest = max(found, key=len)
@@ -84,7 +98,7 @@ def until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str]:
 @given(cases())
 def test_every_way_of_arriving_gives_the_same_answer(case: Case) -> None:
     streamed, whole = played(case, True), played(case, False)
-    text, stop = until_stop("".join(case.parts), case.stop)
+    text, stop = until_stop("".join(case.parts), case.stop, case.passed)
     for deliveries in (streamed, whole):
         assert "".join(delivery.text for delivery in deliveries) == text
         assert all(delivery.ending is None for delivery in deliveries[:-1])
@@ -99,7 +113,7 @@ def test_tokens_and_sources_are_those_up_to_the_stop(case: Case) -> None:
         deliveries = played(case, is_streaming)
         tokens = [token for delivery in deliveries for token in delivery.token_ids]
         sources = [model for delivery in deliveries for model in delivery.sources]
-        text, stop = until_stop("".join(case.parts), case.stop)
+        text, stop = until_stop("".join(case.parts), case.stop, case.passed)
         sizes = [len("".join(case.parts[:count])) for count in range(1, len(case.parts) + 1)]
         enough = (count for count, size in enumerate(sizes, 1) if stop and size >= len(text + stop))
         expected = next(enough, len(case.parts))
