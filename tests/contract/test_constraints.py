@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -139,7 +140,7 @@ def test_no_model_ends_an_answer_before_its_least_length_though_tokens_are_disca
 def test_a_pair_of_tokens_is_banned_though_two_models_would_write_one_each() -> None:
     """F21: what the two wrote in turns without the ban is what is banned, pair by pair."""
     pair = tiny_pair("llama", "qwen3")
-    name, params, _ = policy = stitch(pair.cutoffs[1])
+    name, params, _ = stitch(pair.cutoffs[1])
     base = {"input_ids": (11, 12, 13), "max_tokens": MAX_TOKENS, "policy": name, "policy_params": params}
     base["ignore_eos"] = True
     with RoutedSystem(deployment(pair), ROOT) as system:
@@ -147,5 +148,18 @@ def test_a_pair_of_tokens_is_banned_though_two_models_would_write_one_each() -> 
         turns = [at for at in range(1, MAX_TOKENS) if free.authors[at - 1] != free.authors[at]]
         banned = tuple((free.tokens[at - 1], free.tokens[at]) for at in turns)
         (held,) = system.answers([Ask(**base, bad_ids=banned)], at_once=1)
-    assert turns and policy
+    assert turns
     assert not set(banned) & set(zip(held.tokens, held.tokens[1:], strict=False))
+
+
+def test_a_request_that_bans_every_token_harms_no_other() -> None:
+    """No answer can keep to it: it ends at its length, and its neighbours in the batch never know."""
+    pair = tiny_pair("llama", "qwen3")
+    ask = Ask(input_ids=(11, 12, 13), max_tokens=8, temperature=1.0, seed=4)
+    nothing_left = tuple((token,) for token in range(97))
+    with RoutedSystem(deployment(pair), ROOT) as system:
+        (alone,) = system.answers([ask], at_once=1)
+        bans = [replace(ask, bad_ids=nothing_left, temperature=heat, min_p=0.1) for heat in (0.0, 1.0)]
+        clients = system.answers([*bans, ask, ask], at_once=4)
+    assert [len(client.tokens) for client in clients[:2]] == [8, 8]
+    assert [client.tokens for client in clients[2:]] == [alone.tokens] * 2
