@@ -25,9 +25,10 @@ def answer(server: TritonServer, door: str, **body: object) -> dict[str, Any]:
     return dict(found.body)
 
 
+@pytest.mark.case("F21")
 @pytest.mark.parametrize("door", DOORS)
 def test_a_bad_word_and_a_pair_of_words_are_not_written(server: TritonServer, door: str) -> None:
-    """F21: the pair is cut where one model hands over to the other, too."""
+    """The pair is cut where one model hands over to the other, too."""
     free = answer(server, door)
     assert free["text_output"].split() == WORDS
     turn = next(n for n in range(1, 12) if free["token_source"][n - 1] != free["token_source"][n])
@@ -39,10 +40,11 @@ def test_a_bad_word_and_a_pair_of_words_are_not_written(server: TritonServer, do
             assert bad not in {*written, *map(" ".join, pairwise(written))}
 
 
+@pytest.mark.case("F08")
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", ["min_tokens", "min_length"])
 def test_an_answer_does_not_end_before_its_least_length(server: TritonServer, door: str, name: str) -> None:
-    """F08: neither by an end token of either model nor by a stop string."""
+    """Neither by an end token of either model nor by a stop string."""
     stop = {"stop" if door == "token_router" else "stop_words": ["53"]}
     assert answer(server, door, **stop)["num_output_tokens"] == 4
     body = answer(server, door, **{name: 20}, **stop)
