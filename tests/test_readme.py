@@ -18,7 +18,7 @@ from router_backend.scheduler.batch import StepOutput
 from tests.builders import handoffs, plan, request, scheduler
 from tests.source_tree import ROOT
 
-PAGES = ("README.md", "docs/architecture.md", "docs/scheduling.md")
+PAGES = ("README.md", *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").glob("*.md"))))
 README = (ROOT / "README.md").read_text()
 POLICY_LINES_MAX = 15
 
