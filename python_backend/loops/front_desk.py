@@ -15,7 +15,7 @@ from python_backend.config import FrontSettings
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
 from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_peers import FrontPeers
-from python_backend.loops.open_request import OpenRequest, Stage, explained
+from python_backend.loops.open_request import OpenRequest, explained
 from python_backend.loops.request_door import Ticket
 from python_backend.text.base import TextCodec
 from router_backend.core.effects import Close, Emit, Reason
@@ -85,7 +85,6 @@ class FrontDesk:
             return
         opened.ticket = result.result()
         opened.deadline_at = opened.arrived_at + opened.ticket.timeout_s
-        opened.stage = Stage.QUEUED
         self._queue.append(request_id)
         self.start_queued()
 
@@ -156,7 +155,6 @@ class FrontDesk:
             self._refuse(opened, PeerLostError(f"model {name!r} cannot be reached: try again later"))
             return
         opened.answer = Answer(self._terms(opened.ask, ticket), self._text.text_source())
-        opened.stage = Stage.LIVE
         self._live += 1
 
     def _terms(self, ask: Ask, ticket: Ticket) -> Terms:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
 from python_backend.loops.request_door import Ticket
 from router_backend.core.errors import RouterError
 from router_backend.core.request import RequestId
 from router_backend.stream.answer import Answer, Delivery
-
-
-class Stage(Enum):
-    ARRIVING = "arriving"
-    """Being read: it has no tokens yet."""
-    QUEUED = "queued"
-    LIVE = "live"
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +20,6 @@ class OpenRequest:
     port: ResponsePort
     arrived_at: float
     deadline_at: float
-    stage: Stage = Stage.ARRIVING
     ticket: Ticket | None = None
     answer: Answer | None = None
     is_aborted: bool = False

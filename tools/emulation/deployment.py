@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +71,3 @@ def deadline_ms(pair: EmulatedPair) -> float:
 def _model(name: str, threshold: int) -> dict[str, object]:
     engine = {"engine": "scripted", "script": SCRIPT, "kv_tokens": 1 << 16}
     return {"name": name, "threshold": threshold, **engine}
-
-
-def names_of(thresholds: Sequence[int]) -> str:
-    return "-".join(map(str, thresholds))
