@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tritonclient.grpc as grpc
@@ -18,6 +18,9 @@ import tritonclient.grpc as grpc
 from tools.triton_server import LOOPBACK, TritonServer
 
 WAIT_S = 20.0
+SETTLED_S = 1.0
+"""Several periods of the mirror behind the metrics page."""
+Seen = TypeVar("Seen")
 DTYPES = {str: "BYTES", bool: "BOOL", int: "INT32", float: "FP32"}
 
 
@@ -147,3 +150,18 @@ def eventually(holds: Callable[[], bool], within_s: float = WAIT_S) -> bool:
         if holds():
             return True
     return False
+
+
+def settled(read: Callable[[], Seen], for_s: float = SETTLED_S) -> Seen:
+    """What `read()` gives once it has stayed the same for `for_s`.
+
+    The metrics page is a mirror that is brought up to date every quarter of a second: a gauge that reads
+    zero may be older than the last request.
+    """
+    seen, since = read(), time.monotonic()
+    until = since + WAIT_S
+    while time.monotonic() < min(since + for_s, until):
+        now = read()
+        if now != seen:
+            seen, since = now, time.monotonic()
+    return seen

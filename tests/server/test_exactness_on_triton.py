@@ -14,7 +14,7 @@ import pytest
 from tests.contract.demand import CLEAR, Job, Pair, demo_pair, stitch
 from tests.contract.sequential import Sequential
 from tests.contract.verdict import cutoff_nats, figures_of, referred, shown_text
-from tests.server.clients import eventually, generate, metric, stream, text_of
+from tests.server.clients import eventually, generate, metric, settled, stream, text_of
 from tests.server.test_doors import DEMO, DOORS
 from tools.triton_server import TritonServer
 
@@ -120,8 +120,8 @@ def expected_counts(runs: list[Sequential]) -> list[dict[str, float]]:
 @contextmanager
 def counted(server: TritonServer, runs: list[Sequential]) -> Iterator[None]:
     """While nobody else asks: the page grows by what the `runs` that the block adds must have cost."""
-    assert eventually(lambda: _live(server) == 0)
-    before = counts(server)
+    before = settled(lambda: counts(server))
+    assert _live(server) == 0
     yield
     wanted = expected_counts(runs)
     assert eventually(lambda: _live(server) == 0 and grown(before, counts(server)) == wanted), (

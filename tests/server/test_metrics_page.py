@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.clients import eventually, generate, metric
+from tests.server.clients import eventually, generate, metric, settled
 from tests.server.test_doors import DEMO, DOORS
 from tools.triton_server import TritonServer
 
@@ -28,17 +28,17 @@ def _some_traffic(server: TritonServer) -> None:
         assert eventually(lambda door=door: total(server, "requests", door=door) >= before[door] + 10)
 
 
-def settled(server: TritonServer) -> bool:
-    return all(metric(server, "token_router_live", model=model) == 0 for model in MODELS)
+def fates(server: TritonServer) -> list[tuple[float, ...]]:
+    """(sampled, committed, discarded) by model."""
+    names = ("tokens_sampled", "tokens_committed", "tokens_discarded")
+    return [tuple(total(server, name, model=model) for name in names) for model in MODELS]
 
 
 def test_sampled_tokens_are_committed_or_discarded(server: TritonServer) -> None:
-    assert eventually(lambda: settled(server))
-    for model in MODELS:
-        sampled = total(server, "tokens_sampled", model=model)
+    for sampled, committed, discarded in settled(lambda: fates(server)):
         assert sampled > 0
-        committed = total(server, "tokens_committed", model=model)
-        assert committed + total(server, "tokens_discarded", model=model) == sampled
+        assert committed + discarded == sampled
+    assert all(metric(server, "token_router_live", model=model) == 0 for model in MODELS)
 
 
 def test_the_doors_delivered_what_the_models_committed(server: TritonServer) -> None:
@@ -48,9 +48,11 @@ def test_the_doors_delivered_what_the_models_committed(server: TritonServer) -> 
 
 
 def test_every_return_resumes_directly_and_looks_nothing_up(server: TritonServer) -> None:
-    returns = sum(total(server, "returns", model=model) for model in MODELS)
-    assert returns > 0
-    assert sum(total(server, "direct_resumes", model=model) for model in MODELS) == returns
+    names = ("returns", "direct_resumes")
+    returns, resumes = settled(
+        lambda: [sum(total(server, name, model=model) for model in MODELS) for name in names]
+    )
+    assert 0 < returns == resumes
     assert sum(total(server, "prefix_lookups_on_return", model=model) for model in MODELS) == 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.clients import eventually, generate, grpc_stream, metric, sse
+from tests.server.clients import eventually, generate, grpc_stream, metric, settled, sse
 from tests.server.test_doors import DOORS, PROMPT
 from tools.triton_server import TritonServer
 
@@ -35,7 +35,7 @@ def _everything_is_free_before_and_after(server: TritonServer) -> Iterator[None]
 
 @pytest.mark.parametrize("door", DOORS)
 def test_closing_an_http_stream_frees_both_models(server: TritonServer, door: str) -> None:
-    before = metric(server, "token_router_requests_total", finished="cancelled")
+    before = settled(lambda: metric(server, "token_router_requests_total", finished="cancelled"))
     with sse(server, door, **ENDLESS, **SWITCHING) as events:
         next(events)
         assert eventually(lambda: held(server) > 0)
