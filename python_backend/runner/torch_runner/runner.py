@@ -7,28 +7,24 @@ RunnerError and leaves no state behind except garbage in blocks that the failed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from python_backend.runner.base import RunnerInfo
 from python_backend.runner.heads.loading import HeadBook, load_head
 from python_backend.runner.heads.vocabulary import tokenizer_sha
-from python_backend.runner.torch_runner import signals
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.linears import PRECISIONS, Precision, chosen_dtype
 from python_backend.runner.torch_runner.model import Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
 from python_backend.runner.torch_runner.packing import Layout, pack
-from python_backend.runner.torch_runner.sampler import sample
 from python_backend.runner.torch_runner.settings import TorchSettings
+from python_backend.runner.torch_runner.step_numbers import StepNumbers
 from python_backend.runner.torch_runner.weights import load_weights
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.native import kernels
-from router_backend.scheduler.batch import BatchPlan, Needs, Row, StepOutput
+from router_backend.scheduler.batch import BatchPlan, Row, StepOutput
 
 
 class TorchRunner:
@@ -42,7 +38,6 @@ class TorchRunner:
         torch.set_num_threads(settings.threads)
         config = load_model_config(settings.model_dir)
         self.info = _info(settings, config)
-        self._index = settings.model
         self._vocab_rows = config.vocab_rows
         precision = _precision(settings, config)
         dtype = precision.activations
@@ -51,7 +46,8 @@ class TorchRunner:
         with torch.inference_mode():
             weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size)
             self._model = Model(config, weights, self.info.length_max)
-            self._heads = _heads(settings, config, weights.embed)
+            heads = _heads(settings, config, weights.embed)
+            self._numbers = StepNumbers(heads, settings.model)
             self.pool = KvPool(config, self.info.num_blocks, settings.block_size, dtype)
 
     def execute(self, plan: BatchPlan) -> StepOutput:
@@ -70,22 +66,7 @@ class TorchRunner:
         step = pack(plan.rows, self._layout)
         hidden = self._model.forward(step, self.pool)
         logits = self._model.logits(hidden)
-        logp = signals.log_probs(logits)
-        tokens = sample(logits, logp, plan.sampling_rows, self._index)
-        picked = logp.gather(1, tokens[:, None])[:, 0]
-        scores = self._scores(plan.needs.heads, hidden, tokens, logits)
-        columns = _signals(plan.needs, hidden, logits, logp)
-        columns |= _alternatives(plan.sampling_rows, logp)
-        return StepOutput(tokens.numpy(), _float32(picked), scores=scores, **columns)
-
-    def _scores(
-        self, names: tuple[str, ...], hidden: Tensor, tokens: Tensor, logits: Tensor
-    ) -> dict[str, npt.NDArray[np.float32]]:
-        if not names:
-            return {}
-        largest = signals.largest(logits, self._heads.topk(names))[1]
-        scores = self._heads.scores(names, hidden, tokens, largest)
-        return {name: _float32(score) for name, score in scores.items()}
+        return self._numbers.output(plan, hidden, logits)
 
     def _check(self, rows: Sequence[Row]) -> None:
         assert rows, "a plan without rows"
@@ -128,36 +109,8 @@ def _precision(settings: TorchSettings, config: ModelConfig) -> Precision:
         raise ConfigError(f"dtype: {settings.dtype!r} is not one of {known}") from None
 
 
-def _signals(needs: Needs, hidden: Tensor, logits: Tensor, logp: Tensor) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    if needs.entropy:
-        columns["entropy"] = _float32(signals.entropy(logp))
-    if needs.max_prob:
-        columns["max_prob"] = _float32(signals.max_prob(logp))
-    if needs.topk:
-        ids, values = signals.largest(logits, needs.topk)
-        columns |= {"topk_ids": ids.numpy(), "topk_logits": _float32(values)}
-    if needs.hidden:
-        columns["hidden"] = _float32(hidden)
-    return columns
-
-
 def _heads(settings: TorchSettings, config: ModelConfig, embedding: Tensor) -> HeadBook:
     heads = {name: load_head(path, config.hidden_size, embedding) for name, path in settings.heads}
     for head in heads.values():
         head.card.check_tokenizer(tokenizer_sha(settings.model_dir))
     return HeadBook(heads)
-
-
-def _alternatives(rows: Sequence[Row], logp: Tensor) -> dict[str, Any]:
-    """The likeliest tokens, where a client asked for logprobs."""
-    count = max((row.sampling.logprobs for row in rows), default=0)
-    if not count:
-        return {}
-    ids, values = signals.largest(logp, count)
-    return {"top_ids": ids.numpy(), "top_logprobs": _float32(values)}
-
-
-def _float32(column: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = column.float().numpy()
-    return array
