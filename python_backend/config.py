@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from router_backend.core.errors import ConfigError
 from router_backend.scheduler.rounds import Mode
@@ -85,6 +85,15 @@ class FrontSettings(Settings):
     """How long a reader may stay that slow before its request is given up."""
     policies: tuple[str, ...] | None = None
     """Policies that a request may choose; default all."""
+    cutoff_range: tuple[float, float] | None = None
+    """Least and greatest cutoff that a request may choose for its policy; default any."""
+
+    @field_validator("cutoff_range")
+    @classmethod
+    def _rising(cls, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+        if bounds is not None and not bounds[0] <= bounds[1]:
+            raise ValueError(f"cutoff_range: {list(bounds)} must rise")
+        return bounds
 
 
 class Deployment(Settings):

@@ -22,6 +22,7 @@ WHOLE_MAX = 2**63 - 1
 """Nothing beyond can travel between processes."""
 STOP_STRINGS_MAX = 32
 STOP_CHARS_MAX = 4096
+MESSAGE_KEYS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
 
 
 def read_sampling(ask: Ask, draw_seed: Callable[[], int]) -> Sampling:
@@ -59,6 +60,14 @@ def read_policy(name: str, params: dict[str, PolicyValue]) -> PolicySpec:
     return PolicySpec(name, tuple(sorted(params.items())))
 
 
+def read_cutoff(asked: PolicyValue | None, bounds: tuple[float, float] | None) -> None:
+    """RequestError where the deployment bounds what a request may choose as its policy's cutoff."""
+    if bounds is None or asked is None:
+        return
+    if not isinstance(asked, int | float) or not bounds[0] <= asked <= bounds[1]:
+        raise RequestError(f"policy: cutoff: {asked!r} must be from {bounds[0]:g} to {bounds[1]:g} here")
+
+
 def read_stop(stop: tuple[str, ...]) -> tuple[str, ...]:
     if len(stop) > STOP_STRINGS_MAX:
         raise RequestError(f"stop: {len(stop)} strings, at most {STOP_STRINGS_MAX} are allowed")
@@ -89,15 +98,38 @@ def _message(index: int, message: dict[str, Any]) -> dict[str, Any]:
     field = f"messages[{index}]"
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise RequestError(f"{field}.role: must be a text such as user or assistant")
-    unknown = sorted(message.keys() - {"role", "content", "name"})
+    unknown = sorted(message.keys() - MESSAGE_KEYS)
     if unknown:
-        raise RequestError(f"{field}.{unknown[0]}: not supported; role, content and name are")
+        raise RequestError(f"{field}.{unknown[0]}: not supported; {', '.join(sorted(MESSAGE_KEYS))} are")
+    calls = message.get("tool_calls")
+    if calls is not None and not _are_objects(calls):
+        raise RequestError(f"{field}.tool_calls: must be a list of objects")
     content = message.get("content")
+    if content is None and calls:
+        content = ""  # an assistant that only calls functions says nothing
     if isinstance(content, list):
         content = "".join(_text_part(field, part) for part in content)
     if not isinstance(content, str):
         raise RequestError(f"{field}.content: must be text")
     return {**message, "content": content}
+
+
+def read_tools(tools: tuple[dict[str, Any], ...] | None) -> list[dict[str, Any]]:
+    """Functions that a chat template can show; what is in their schema is the client's business."""
+    return [_tool(index, tool) for index, tool in enumerate(tools or ())]
+
+
+def _tool(index: int, tool: dict[str, Any]) -> dict[str, Any]:
+    function = tool.get("function")
+    if tool.get("type") != "function" or not isinstance(function, dict):
+        raise RequestError(f'tools[{index}]: must be {{"type": "function", "function": {{...}}}}')
+    if not isinstance(function.get("name"), str):
+        raise RequestError(f"tools[{index}].function.name: must be a text")
+    return tool
+
+
+def _are_objects(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(item, dict) for item in found)
 
 
 def _text_part(field: str, part: object) -> str:

@@ -23,6 +23,8 @@ class Ask:
 
     text: str | None = None
     messages: tuple[dict[str, Any], ...] | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    """Functions that the chat template shows to the model, as OpenAI writes them."""
     input_ids: tuple[int, ...] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -76,6 +78,8 @@ class Piece:
     """Model index per token."""
     prompt_tokens: int = 0
     finish: Finish | None = field(default=None)
+    chars: tuple[int, ...] = ()
+    """Characters of the answer per token, where there is text: they divide the joined text of all pieces."""
 
 
 class ResponsePort(Protocol):

@@ -38,7 +38,12 @@ class OpenRequest:
 
     def piece(self, delivery: Delivery) -> Piece:
         return Piece(
-            delivery.text, delivery.token_ids, delivery.sources, self.prompt_tokens, self._finish(delivery)
+            delivery.text,
+            delivery.token_ids,
+            delivery.sources,
+            self.prompt_tokens,
+            self._finish(delivery),
+            delivery.chars,
         )
 
     def _finish(self, delivery: Delivery) -> Finish | None:

@@ -14,12 +14,14 @@ from typing import NamedTuple
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.ask_fields import (
+    read_cutoff,
     read_max_tokens,
     read_messages,
     read_policy,
     read_sampling,
     read_stop,
     read_timeout,
+    read_tools,
 )
 from python_backend.loops.base import Ask
 from python_backend.loops.constraint_fields import (
@@ -123,6 +125,7 @@ class RequestDoor:
         if allowed is not None and name not in (*allowed, default.name):
             raise RequestError(f"policy: {name!r} is not allowed here; allowed are {', '.join(allowed)}")
         given = ask.policy_params or {}
+        read_cutoff(given.get("cutoff"), self._settings.cutoff_range)
         return read_policy(name, {**default.params, **given} if name == default.name else given)
 
     def _ends(self, beats: Beats) -> frozenset[int]:
@@ -158,11 +161,16 @@ class RequestDoor:
         given = [name for name, value in inputs.items() if value is not None]
         if len(given) != 1:
             raise RequestError(f"text_input, messages, input_ids: give exactly one, got {given or 'none'}")
+        if ask.tools and ask.messages is None:
+            raise RequestError("tools: only a chat has tools: send messages, or leave them out")
         if ask.input_ids is not None:
             ids = self._checked_ids(ask.input_ids, vocab_size)
             return ids, self._text.decode(ids) if ask.is_echoing else ""
-        text = ask.text if ask.text is not None else self._text.render(read_messages(ask.messages))
+        text = ask.text if ask.text is not None else self._chat(ask)
         return self._encoded(given[0], text), text if ask.is_echoing else ""
+
+    def _chat(self, ask: Ask) -> str:
+        return self._text.render(read_messages(ask.messages), read_tools(ask.tools))
 
     def _encoded(self, field: str, text: str) -> tuple[int, ...]:
         limit = self._settings.prompt_bytes_max

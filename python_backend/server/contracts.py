@@ -59,7 +59,7 @@ _RETURNS = _all(
     "return_routing",
 )
 _ROUTING_OUT = (
-    *_all("INT32", "token_source", dims=(-1,)),
+    *_all("INT32", "token_source", "token_chars", dims=(-1,)),
     *_all("INT32", "num_switches", "num_discarded_tokens"),
 )
 _ENDS = _all("STRING", "finish_reason", "stop_reason", dims=(-1,))
@@ -76,7 +76,7 @@ SAMPLING = frozenset(
 
 TEXT = Contract(
     inputs=(
-        *_all("STRING", "text_input", "messages", "sampling_parameters", "logit_bias"),
+        *_all("STRING", "text_input", "messages", "tools", "sampling_parameters", "logit_bias"),
         *_all("BOOL", "stream", "ignore_eos", "return_cumulative_logprob", "return_logprobs"),
         *_RETURNS,
         *_all("INT32", "max_tokens", "top_k", *_LEAST),

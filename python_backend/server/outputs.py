@@ -28,6 +28,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
         text="".join(piece.text for piece in pieces),
         token_ids=tuple(chain.from_iterable(piece.token_ids for piece in pieces)),
         sources=tuple(chain.from_iterable(piece.sources for piece in pieces)),
+        chars=tuple(chain.from_iterable(piece.chars for piece in pieces)),
         prompt_tokens=max((piece.prompt_tokens for piece in pieces), default=0),
         finish=pieces[-1].finish if pieces else None,
     )
@@ -116,11 +117,12 @@ def _counts(asked: Asked, piece: Piece, told_prompt: bool) -> dict[str, int]:
 def _routing(asked: Asked, piece: Piece) -> Arrays:
     if not asked.returns.routing:
         return {}
-    sources = {"token_source": np.array(piece.sources, dtype=np.int32)} if piece.sources else {}
+    per_token = {"token_source": piece.sources, "token_chars": piece.chars}
+    tokens = {name: np.array(each, dtype=np.int32) for name, each in per_token.items() if each}
     if piece.finish is None:
-        return dict(sources)
+        return dict(tokens)
     return {
-        **sources,
+        **tokens,
         "num_switches": np.array([piece.finish.handoffs], dtype=np.int32),
         "num_discarded_tokens": np.array([piece.finish.discarded_tokens], dtype=np.int32),
     }

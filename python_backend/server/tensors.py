@@ -121,15 +121,16 @@ def _timeout_us(parameters: Mapping[str, Any]) -> int:
 def _text_prompt(values: Values) -> dict[str, Any]:
     if ("text_input" in values) == ("messages" in values):
         raise RequestError("text_input: give either text_input or messages, exactly one of them")
+    tools = {"tools": _objects("tools", values, "type and function")} if "tools" in values else {}
     if "messages" in values:
-        return {"messages": _messages(cast(str, values["messages"]))}
-    return {"text": values["text_input"]}
+        return {"messages": _objects("messages", values, "role and content"), **tools}
+    return {"text": values["text_input"], **tools}
 
 
-def _messages(text: str) -> tuple[dict[str, Any], ...]:
-    found = json_value("messages", text)
-    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
-        raise RequestError("messages: must be a JSON list of objects with role and content")
+def _objects(name: str, values: Values, keys: str) -> tuple[dict[str, Any], ...]:
+    found = json_value(name, cast(str, values[name]))
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise RequestError(f"{name}: must be a JSON list of objects with {keys}")
     return tuple(found)
 
 

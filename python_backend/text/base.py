@@ -24,8 +24,11 @@ class TextCodec(Protocol):
         """The runs of token ids that stand for `text` within an answer, with a space in front or without."""
         ...
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt text of a chat, ready for `encode`; RequestError where the template refuses it."""
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The prompt text of a chat, ready for `encode`; RequestError where the template refuses it.
+
+        `tools` are functions that the template shows to the model; none when it is empty.
+        """
         ...
 
     def decode(self, token_ids: Iterable[int]) -> str:

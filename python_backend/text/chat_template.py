@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -35,14 +36,20 @@ class ChatTemplate:
         environment.globals["strftime_now"] = lambda form: now().strftime(form)
         self._tokens = dict(tokens)
         try:
-            self._template = environment.from_string(source)
+            parsed = environment.parse(source)
+            self._template = environment.from_string(parsed)
         except jinja2.TemplateSyntaxError as error:
             raise ConfigError(f"chat_template: line {error.lineno}: {error.message}") from error
+        self._shows_tools = "tools" in meta.find_undeclared_variables(parsed)
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt up to where the assistant speaks; RequestError where the template objects."""
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The prompt up to where the assistant speaks; RequestError where the template objects, and where it
+        would not show the `tools` to the model."""
+        if tools and not self._shows_tools:
+            raise RequestError("tools: the model's chat template does not show tools: leave them out")
+        names = {"messages": messages, "tools": tools or None, "add_generation_prompt": True}
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **self._tokens)
+            return self._template.render(**names, **self._tokens)
         except _FAULTS as error:
             raise RequestError(f"messages: the model's chat template refuses them: {error}") from error
 

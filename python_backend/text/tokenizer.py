@@ -75,10 +75,10 @@ class ModelTokenizer:
         runs = (self._after(before, form) for form in forms for before in _BEFORE)
         return tuple(dict.fromkeys(run for run in runs if run))
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         if self._chat is None:
             raise RequestError("messages: the model has no chat template: send the prompt as text")
-        return self._chat.render(messages)
+        return self._chat.render(messages, tools)
 
     def decode(self, token_ids: Iterable[int]) -> str:
         return self.text_source().decode(token_ids)

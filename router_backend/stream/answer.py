@@ -73,6 +73,9 @@ class Delivery:
     token_ids: tuple[int, ...] = ()
     sources: tuple[ModelIndex, ...] = ()
     ending: Ending | None = None
+    chars: tuple[int, ...] = ()
+    """Characters of the answer per token. They divide the joined text of all deliveries behind the echo; what
+    a stop string takes away is counted and not sent."""
 
 
 class Answer:
@@ -154,7 +157,7 @@ class Answer:
     def _append(self, token: Committed, now: float) -> None:
         self._count += 1
         text = "" if token.token_id in self._terms.stop_ids else self._text.step(token.token_id)
-        self._coalescer.add(self._screened(text), token, now)
+        self._coalescer.add(self._screened(text), token, len(text), now)
 
     def _screened(self, text: str) -> str:
         """What of the latest token's `text` is safe to show."""
@@ -193,7 +196,7 @@ class Answer:
 
 
 def _delivery(bundle: Bundle, ending: Ending | None) -> Delivery:
-    return Delivery(bundle.text, bundle.token_ids, bundle.sources, ending)
+    return Delivery(bundle.text, bundle.token_ids, bundle.sources, ending, bundle.chars)
 
 
 def split_code(message: str) -> tuple[str, str]:

@@ -18,6 +18,8 @@ class Bundle(NamedTuple):
     text: str
     token_ids: tuple[int, ...]
     sources: tuple[ModelIndex, ...]
+    chars: tuple[int, ...] = ()
+    """Characters of the answer that each token is, held back or not."""
 
 
 class Coalescer:
@@ -28,13 +30,16 @@ class Coalescer:
         self._flush_s = flush_s
         self._texts: list[str] = []
         self._tokens: list[Committed] = []
+        self._chars: list[int] = []
         self._since = 0.0
         self._is_first = True
 
-    def add(self, text: str, token: Committed, now: float) -> None:
+    def add(self, text: str, token: Committed, chars: int, now: float) -> None:
+        """`text` is what may leave now; `chars` counts what the token itself stands for."""
         if not self._tokens:
             self._since = now
         self._tokens.append(token)
+        self._chars.append(chars)
         self.add_text(text)
 
     def add_text(self, text: str) -> None:
@@ -53,7 +58,9 @@ class Coalescer:
         text = "".join(self._texts)
         token_ids = tuple(token.token_id for token in self._tokens)
         sources = tuple(token.model for token in self._tokens)
+        chars = tuple(self._chars)
         self._texts.clear()
         self._tokens.clear()
+        self._chars.clear()
         self._is_first = False
-        return Bundle(text, token_ids, sources)
+        return Bundle(text, token_ids, sources, chars)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.server.clients import generate, grpc_stream, post, stream, text_of
@@ -52,6 +53,24 @@ def test_counts_reason_and_routing_are_returned_when_asked_for(server: TritonSer
     assert set(body["token_source"]) == {0, 1}
     assert body["num_switches"] == 4
     assert body["num_discarded_tokens"] == 2
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_characters_per_token_divide_the_streamed_text(server: TritonServer, door: str) -> None:
+    """In this vocabulary a token is a word, and every word but the first has its space in front."""
+    events = stream(server, door, text_input=PROMPT, max_tokens=20, return_routing=True)
+    chars = [int(count) for event in events for count in np.ravel(event.get("token_chars", []))]
+    words = DEMO[0]["answer"].split(" ")
+    assert chars == [len(words[0]), *(1 + len(word) for word in words[1:]), 0]
+
+
+def test_tools_are_refused_where_the_models_template_does_not_show_them(server: TritonServer) -> None:
+    chat = {
+        "messages": json.dumps([{"role": "user", "content": PROMPT}]),
+        "tools": json.dumps([{"type": "function", "function": {"name": "add"}}]),
+    }
+    answer = generate(server, "token_router", max_tokens=4, **chat)
+    assert (answer.status, "tools: the model's chat template does not show" in answer.error) == (400, True)
 
 
 @pytest.mark.parametrize("door", DOORS)

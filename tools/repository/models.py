@@ -66,7 +66,7 @@ class ModelConfig:
 def configs(deployment: Deployment) -> tuple[ModelConfig, ...]:
     """ConfigError when a model has a name that the repository needs for itself."""
     doors = (
-        ModelConfig("token_router", TEXT, {"role": "front", "door": "text"}, is_decoupled=True),
+        ModelConfig("token_router", TEXT, text_door(deployment), is_decoupled=True),
         ModelConfig("ensemble", ENSEMBLE, steps=ensemble_steps()),
         ModelConfig("preprocessing", PREPROCESSING, {"role": "preprocessing"}),
         ModelConfig("router", ROUTER, {"role": "front", "door": "ensemble"}, is_decoupled=True),
@@ -79,6 +79,20 @@ def configs(deployment: Deployment) -> tuple[ModelConfig, ...]:
         ModelConfig(name, TOKENS, {"role": "subserver"}, is_decoupled=True) for name in deployment.names
     )
     return (*doors, *subservers)
+
+
+def text_door(deployment: Deployment) -> dict[str, str]:
+    """The role, and what a client may want to know of the deployment, which it can read in this model's
+    configuration only."""
+    policy, bounds = deployment.policy, deployment.front.cutoff_range
+    cutoff = policy.params.get("cutoff")
+    told = {
+        "models": ",".join(deployment.names),
+        "policy": policy.name,
+        "cutoff": "" if cutoff is None else f"{cutoff}",
+        "cutoff_range": "" if bounds is None else f"{bounds[0]},{bounds[1]}",
+    }
+    return {"role": "front", "door": "text", **{key: value for key, value in told.items() if value}}
 
 
 def ensemble_steps() -> tuple[Step, ...]:

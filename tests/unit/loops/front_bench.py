@@ -35,7 +35,7 @@ class Letters:
     def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
         return (self.encode(text), (0, *self.encode(text)))
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         return "".join(f"{message['role']}:{message['content']}" for message in messages)
 
     def decode(self, token_ids: Iterable[int]) -> str:

@@ -50,7 +50,8 @@ def test_without_streaming_there_is_exactly_one_piece() -> None:
     bench.turn()
     bench.send("small", emit(request_id, 0, 0), emit(request_id, 1, EOS), close(request_id, 2, Reason.STOP))
     bench.turn()
-    assert port.pieces == [Piece("a", (0, EOS), (0, 0), 2, Finish(Reason.STOP, "", "", "", 2, 2, 1, 2))]
+    finish = Finish(Reason.STOP, "", "", "", 2, 2, 1, 2)
+    assert port.pieces == [Piece("a", (0, EOS), (0, 0), 2, finish, (1, 0))]
 
 
 def test_a_stop_string_ends_the_request_everywhere() -> None:

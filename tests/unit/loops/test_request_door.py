@@ -7,7 +7,13 @@ import pytest
 
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment
-from python_backend.loops.ask_fields import read_messages, read_sampling, read_stop, read_timeout
+from python_backend.loops.ask_fields import (
+    read_messages,
+    read_sampling,
+    read_stop,
+    read_timeout,
+    read_tools,
+)
 from python_backend.loops.base import Ask
 from python_backend.loops.request_door import Beats, RequestDoor, Ticket
 from router_backend.core.errors import CapacityError, PeerLostError, RequestError, RouterError
@@ -225,9 +231,44 @@ def test_a_timeout_must_be_a_time(timeout_s: float) -> None:
         ({"content": "a"}, r"messages\[0\].role"),
         ({"role": "user"}, r"messages\[0\].content: must be text"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "only text parts"),
-        ({"role": "user", "content": "a", "tool_calls": []}, r"messages\[0\].tool_calls: not supported"),
+        ({"role": "user", "content": "a", "refusal": ""}, r"messages\[0\].refusal: not supported"),
+        ({"role": "user", "content": "a", "tool_calls": "x"}, r"messages\[0\].tool_calls: must be a list"),
     ],
 )
 def test_messages_are_texts_with_a_role(message: Any, fault: str) -> None:
     with pytest.raises(RequestError, match=fault):
         read_messages((message,))
+
+
+def test_a_chat_may_call_functions_and_be_shown_them() -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}
+    answered = {"role": "tool", "content": "3", "tool_call_id": "c"}
+    assert read_messages((called, answered)) == [{**called, "content": ""}, answered]
+    tool = {"type": "function", "function": {"name": "add"}}
+    assert (read_tools((tool,)), read_tools(None)) == ([tool], [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "fault"),
+    [
+        ({}, r"tools\[0\]: must be"),
+        ({"type": "function", "function": "add"}, r"tools\[0\]: must be"),
+        ({"type": "function", "function": {"name": 3}}, r"tools\[0\].function.name"),
+    ],
+)
+def test_a_tool_is_a_function_with_a_name(tool: dict[str, Any], fault: str) -> None:
+    with pytest.raises(RequestError, match=fault):
+        read_tools((tool,))
+
+
+def test_tools_without_a_chat_are_refused() -> None:
+    with pytest.raises(RequestError, match="tools: only a chat has tools"):
+        admit(tools=({"type": "function", "function": {"name": "add"}},))
+
+
+def test_a_request_may_choose_a_cutoff_within_the_deployments_range() -> None:
+    bounds = {"cutoff_range": (0.1, 0.5)}
+    assert admit(front=bounds, policy_params={"cutoff": 0.5}).request.policy.params == (("cutoff", 0.5),)
+    for cutoff in (0.6, 0.0, "0.2", float("nan")):
+        with pytest.raises(RequestError, match=r"policy: cutoff: .* must be from 0.1 to 0.5 here"):
+            admit(front=bounds, policy_params={"cutoff": cutoff})

@@ -26,7 +26,7 @@ class FakeCodec:
     def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
         raise AssertionError(text)
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         raise AssertionError(messages)
 
     def decode(self, token_ids: Iterable[int]) -> str:

@@ -17,13 +17,14 @@ from python_backend.server.tensors import Asked, Returns
 from router_backend.core.effects import Reason
 
 EVERYTHING = Returns(True, True, True, True)
-PIECE = Piece(text="ab", token_ids=(4, 5), sources=(0, 1), prompt_tokens=3)
+PIECE = Piece(text="ab", token_ids=(4, 5), sources=(0, 1), prompt_tokens=3, chars=(2, 0))
 END = Piece(
     text="c",
     token_ids=(6,),
     sources=(1,),
     prompt_tokens=3,
     finish=Finish(Reason.STOP, stop_text="d", discarded_tokens=2, handoffs=4),
+    chars=(1,),
 )
 BROKEN = Piece(finish=Finish(Reason.ERROR, code="TR_PEER_LOST", message="large is gone"))
 
@@ -45,11 +46,13 @@ def test_with_all_wishes_the_text_door_tells_counts_once_and_ends_at_the_end() -
         "num_input_tokens": ("uint32", [3]),
         "num_output_tokens": ("uint32", [2]),
         "token_source": ("int32", [0, 1]),
+        "token_chars": ("int32", [2, 0]),
     }
     assert told(shape.arrays(END)) == {
         "text_output": ("object", [b"c"]),
         "num_output_tokens": ("uint32", [1]),
         "token_source": ("int32", [1]),
+        "token_chars": ("int32", [1]),
         "num_switches": ("int32", [4]),
         "num_discarded_tokens": ("int32", [2]),
         "finish_reason": ("object", [b"stop"]),
@@ -73,6 +76,7 @@ def test_the_router_echoes_the_uid_in_every_response_and_has_one_row() -> None:
         "num_input_tokens": ("int32", [[3]]),
         "num_output_tokens": ("int32", [[2]]),
         "token_source": ("int32", [[0, 1]]),
+        "token_chars": ("int32", [[2, 0]]),
     }
 
 
@@ -102,7 +106,7 @@ def test_a_subserver_gives_ids_their_number_and_why_it_ended() -> None:
 
 
 def test_pieces_joined_are_the_whole_answer() -> None:
-    assert joined([PIECE, END]) == Piece("abc", (4, 5, 6), (0, 1, 1), 3, END.finish)
+    assert joined([PIECE, END]) == Piece("abc", (4, 5, 6), (0, 1, 1), 3, END.finish, (2, 0, 1))
     assert joined([]) == Piece()
 
 

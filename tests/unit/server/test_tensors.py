@@ -147,6 +147,7 @@ def test_generate_hands_the_timeout_over_as_a_parameter() -> None:
         ({"messages": text("[" * 100_000)}, "messages: not JSON: maximum recursion"),
         ({"messages": text('[{"role": "\\ud800"}]')}, "messages: has half of a surrogate pair"),
         ({"messages": text('["a"]')}, "messages: must be a JSON list of objects"),
+        ({"messages": text("[]"), "tools": text("{}")}, "tools: must be a JSON list of objects"),
         ({"text_input": text("a"), "routing_config": text("[")}, "routing_config: not JSON"),
         ({"text_input": text("a"), "routing_config": text('{"x": [1]}')}, "routing_config: x must be"),
         (

@@ -35,9 +35,9 @@ def streaming(**terms: object) -> Answer:
 
 def test_an_answer_streams_and_ends_once() -> None:
     answer = streaming()
-    assert answer.on_emit(emit(0, 0), 0, 0.0) == [Delivery("a", (0,), (0,))]
+    assert answer.on_emit(emit(0, 0), 0, 0.0) == [Delivery("a", (0,), (0,), chars=(1,))]
     assert answer.on_emit(emit(1, 1, model=1), 0, 0.1) == []
-    assert answer.on_emit(emit(2, 2), 0, 0.2) == [Delivery("bc", (1, 2), (1, 0))]
+    assert answer.on_emit(emit(2, 2), 0, 0.2) == [Delivery("bc", (1, 2), (1, 0), chars=(1, 1))]
     ending = Ending(Reason.LENGTH, output_tokens=3, usage=Usage(3, 2))
     assert answer.on_close(close(3), 0.3) == [Delivery(ending=ending)]
     assert answer.is_finished and answer.is_closed
@@ -50,7 +50,7 @@ def test_a_close_waits_for_the_commits_that_it_counts() -> None:
     assert answer.on_close(close(2, Reason.STOP), 0.0) == []
     assert answer.on_emit(emit(1, 1, model=1), 0, 0.1) == []
     ending = Ending(Reason.STOP, output_tokens=2, usage=Usage(3, 2))
-    assert answer.on_emit(emit(0, 0), 0, 0.2) == [Delivery("ab", (0, 1), (0, 1), ending)]
+    assert answer.on_emit(emit(0, 0), 0, 0.2) == [Delivery("ab", (0, 1), (0, 1), ending, (1, 1))]
 
 
 def test_commits_that_never_come_end_the_answer_with_an_error() -> None:
@@ -66,7 +66,8 @@ def test_commits_that_never_come_end_the_answer_with_an_error() -> None:
 
 def test_a_stop_string_ends_the_answer_within_a_run_of_tokens() -> None:
     answer = streaming(stop=("cd",))
-    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [Delivery("ab", (0, 1, 2, 3), (0, 0, 0, 0))]
+    shown = Delivery("ab", (0, 1, 2, 3), (0, 0, 0, 0), chars=(1, 1, 1, 1))
+    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [shown]
     assert answer.wants_abort
     assert answer.on_emit(emit(6, 6), 0, 0.1) == answer.on_tick(0, 0.1) == []
     ending = Ending(Reason.STOP, stop_text="cd", output_tokens=4, usage=Usage(3, 2))
@@ -77,7 +78,7 @@ def test_a_stop_string_does_not_wait_long_for_what_the_answer_cost() -> None:
     answer = streaming(stop=("ab",), usage_late_s=0.25)
     assert answer.on_emit(emit(0, 0, 1), 0, 1.0) == answer.on_tick(0, 1.2) == []
     ending = Ending(Reason.STOP, stop_text="ab", output_tokens=2)
-    assert answer.on_tick(0, 1.25) == [Delivery("", (0, 1), (0, 0), ending)]
+    assert answer.on_tick(0, 1.25) == [Delivery("", (0, 1), (0, 0), ending, (1, 1))]
 
 
 def test_a_stop_string_after_the_close_ends_at_once() -> None:
@@ -97,15 +98,16 @@ def test_an_error_after_a_stop_string_changes_nothing_for_the_client() -> None:
 def test_a_stop_string_waits_for_the_least_number_of_tokens_and_is_shown_before_it() -> None:
     """F08: the match may begin within the first tokens; only its end must come after them."""
     answer = streaming(stop=("bc", "fg"), min_tokens=6)
-    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [Delivery("abcde", tuple(range(6)), (0,) * 6)]
+    shown = Delivery("abcde", tuple(range(6)), (0,) * 6, chars=(1,) * 6)
+    assert answer.on_emit(emit(0, 0, 1, 2, 3, 4, 5), 0, 0.0) == [shown]
     assert answer.on_emit(emit(6, 6, model=1), 0, 0.0) == []
     ending = Ending(Reason.STOP, stop_text="fg", output_tokens=7, usage=Usage(3, 2))
-    assert answer.on_close(close(7), 0.0) == [Delivery("", (6,), (1,), ending)]
+    assert answer.on_close(close(7), 0.0) == [Delivery("", (6,), (1,), ending, (1,))]
 
 
 def test_half_a_stop_string_comes_out_at_the_end() -> None:
     answer = streaming(stop=("bx",))
-    assert answer.on_emit(emit(0, 0), 0, 0.0) == [Delivery("a", (0,), (0,))]
+    assert answer.on_emit(emit(0, 0), 0, 0.0) == [Delivery("a", (0,), (0,), chars=(1,))]
     assert answer.on_emit(emit(1, 1), 0, 5.0) == []
     (last,) = answer.on_close(close(2), 5.0)
     assert (last.text, last.token_ids) == ("b", (1,))
@@ -149,7 +151,7 @@ def test_an_echo_is_in_front_of_the_first_text_only() -> None:
 def test_a_slow_reader_gets_one_large_piece_when_it_reads_again() -> None:
     answer = streaming(unsent_max=1)
     assert answer.on_emit(emit(0, 0, 1, 2, 3), 1, 0.0) == []
-    assert answer.on_tick(0, 1.0) == [Delivery("abcd", (0, 1, 2, 3), (0, 0, 0, 0))]
+    assert answer.on_tick(0, 1.0) == [Delivery("abcd", (0, 1, 2, 3), (0, 0, 0, 0), chars=(1, 1, 1, 1))]
 
 
 def test_a_reader_that_stays_slow_is_given_up() -> None:
@@ -165,9 +167,22 @@ def test_an_error_behind_the_answer_ends_it_with_what_is_there() -> None:
     answer.on_emit(emit(0, 0), 0, 0.0)
     answer.on_emit(emit(1, 1), 0, 0.0)
     (last,) = answer.on_close(close(2, Reason.ERROR, "TR_RUNNER: engine: out of memory"), 0.0)
-    assert last == Delivery(
-        "b", (1,), (0,), Ending(Reason.ERROR, "TR_RUNNER", "engine: out of memory", "", 2, Usage(3, 2))
-    )
+    ending = Ending(Reason.ERROR, "TR_RUNNER", "engine: out of memory", "", 2, Usage(3, 2))
+    assert last == Delivery("b", (1,), (0,), ending, (1,))
+
+
+def test_characters_per_token_divide_the_text_wherever_it_was_held_back() -> None:
+    """What a token stands for is counted with the token, although its text leaves later."""
+    answer = streaming(stop=("bcx",))
+    deliveries = [*answer.on_emit(emit(0, 0, 1), 0, 0.0), *answer.on_emit(emit(2, 2, 3), 0, 0.1)]
+    assert [(found.text, found.chars) for found in deliveries] == [("a", (1, 1)), ("bcd", (1, 1))]
+
+
+def test_characters_that_a_stop_string_takes_away_are_counted_and_not_sent() -> None:
+    answer = streaming(stop=("b",))
+    answer.on_close(close(3), 0.0)
+    (last,) = answer.on_emit(emit(0, 0, 1), 0, 0.0)
+    assert (last.text, last.chars) == ("a", (1, 1))
 
 
 def test_a_code_is_split_off_a_message() -> None:

@@ -16,37 +16,37 @@ def token(token_id: int, model: int = 0) -> Committed:
 def test_the_first_text_leaves_at_once() -> None:
     coalescer = Coalescer(flush_tokens=4, flush_s=1.0)
     assert not coalescer.is_due(0.0)
-    coalescer.add("", token(1), 0.0)
+    coalescer.add("", token(1), 0, 0.0)
     assert not coalescer.is_due(9.0)
-    coalescer.add("é", token(2, 1), 9.0)
+    coalescer.add("é", token(2, 1), 1, 9.0)
     assert coalescer.is_due(9.0)
-    assert coalescer.take() == Bundle("é", (1, 2), (0, 1))
+    assert coalescer.take() == Bundle("é", (1, 2), (0, 1), (0, 1))
 
 
 def test_later_text_leaves_by_time() -> None:
     coalescer = Coalescer(flush_tokens=4, flush_s=1.0)
-    coalescer.add("a", token(1), 0.0)
+    coalescer.add("a", token(1), 1, 0.0)
     coalescer.take()
-    coalescer.add("b", token(2), 5.0)
-    coalescer.add("c", token(3), 5.9)
+    coalescer.add("b", token(2), 1, 5.0)
+    coalescer.add("c", token(3), 1, 5.9)
     assert [coalescer.is_due(now) for now in (5.9, 6.0)] == [False, True]
-    assert coalescer.take() == Bundle("bc", (2, 3), (0, 0))
+    assert coalescer.take() == Bundle("bc", (2, 3), (0, 0), (1, 1))
 
 
 def test_later_text_leaves_by_count_even_if_it_is_empty() -> None:
     coalescer = Coalescer(flush_tokens=2, flush_s=1.0)
-    coalescer.add("a", token(1), 0.0)
+    coalescer.add("a", token(1), 1, 0.0)
     coalescer.take()
-    coalescer.add("", token(2), 0.0)
+    coalescer.add("", token(2), 0, 0.0)
     assert not coalescer.is_due(9.0)
-    coalescer.add("", token(3), 0.0)
+    coalescer.add("", token(3), 0, 0.0)
     assert coalescer.is_due(0.0)
 
 
 def test_many_tokens_without_text_do_not_make_a_first_response() -> None:
     coalescer = Coalescer(flush_tokens=2, flush_s=1.0)
     for number in range(3):
-        coalescer.add("", token(number), 0.0)
+        coalescer.add("", token(number), 0, 0.0)
     assert not coalescer.is_due(0.0)
 
 

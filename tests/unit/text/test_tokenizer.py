@@ -126,6 +126,19 @@ def test_templates_find_the_names_they_expect() -> None:
     assert shown == '02 Jan {"role": "user", "content": "hello <b>"} </s>'
 
 
+TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+
+
+def test_a_template_that_knows_tools_shows_them() -> None:
+    template = ChatTemplate("{% if tools %}{{ tools[0].function.name }}: {% endif %}ask", {})
+    assert (template.render(CHAT, [TOOL]), template.render(CHAT)) == ("add: ask", "ask")
+
+
+def test_tools_are_refused_where_the_model_would_not_see_them() -> None:
+    with pytest.raises(RequestError, match="tools: the model's chat template does not show tools"):
+        ChatTemplate(TEMPLATE, {}).render(CHAT, [TOOL])
+
+
 def test_a_word_is_spelled_with_a_space_in_front_and_without() -> None:
     """F21: whichever of the two the client wrote."""
     backend = byte_level(adds_bos=True)

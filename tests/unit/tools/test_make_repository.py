@@ -13,7 +13,7 @@ from python_backend.server.contracts import ENSEMBLE, POSTPROCESSING, PREPROCESS
 from router_backend.core.errors import ConfigError
 from tests.source_tree import ROOT
 from tools.make_repository import main, repository_files, stale, write
-from tools.repository.models import configs, ensemble_steps
+from tools.repository.models import configs, ensemble_steps, text_door
 from tools.repository.pbtxt import rendered
 
 PAIR = parse_deployment("models: [{name: small}, {name: large}]", "test")
@@ -162,3 +162,25 @@ def test_a_wrong_deployment_is_an_error_that_names_key_and_file(
 
 def test_the_committed_repository_is_current() -> None:
     assert main([str(ROOT / "model_repository" / "deployment.yaml"), "--check"]) == 0
+
+
+def test_the_text_door_tells_its_clients_what_it_is_made_of() -> None:
+    told = parse_deployment(
+        "{models: [{name: a}, {name: b}], policy: {name: r_stitch, params: {cutoff: 0.2}},"
+        " front: {cutoff_range: [0, 1.5]}}",
+        "test",
+    )
+    assert text_door(told) == {
+        "role": "front",
+        "door": "text",
+        "models": "a,b",
+        "policy": "r_stitch",
+        "cutoff": "0.2",
+        "cutoff_range": "0.0,1.5",
+    }
+    assert text_door(PAIR) == {"role": "front", "door": "text", "models": "small,large", "policy": "r_stitch"}
+
+
+def test_a_range_of_cutoffs_that_does_not_rise_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"front.cutoff_range: .*\[1.0, 0.5\] must rise"):
+        parse_deployment("{models: [{name: a}], front: {cutoff_range: [1, 0.5]}}", "test")
