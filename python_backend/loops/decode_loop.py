@@ -17,7 +17,7 @@ from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import ModelRunner
 from router_backend.core.effects import Close, Effect, Reason, Send
-from router_backend.core.errors import PeerLostError, RouterError, RunnerError
+from router_backend.core.errors import EngineLostError, PeerLostError, RouterError, RunnerError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
@@ -188,7 +188,11 @@ class DecodeLoop:
         except RunnerError as error:
             self.figures.runner_errors += 1
             _log.error("step %d with %d rows failed: %s", plan.step, len(plan.rows), error)
-            return self._hear(self._clock()) + self._scheduler.fail(plan, str(error))
+            effects = self._hear(self._clock()) + self._scheduler.fail(plan, str(error))
+            if isinstance(error, EngineLostError):
+                self._pass_on(effects)
+                raise
+            return effects
         ended_at = self._clock()
         self.figures.steps += 1
         self.figures.step_s_sum += ended_at - started_at

@@ -64,3 +64,7 @@ class RunnerError(RouterError):
     """The engine failed to execute a batch."""
 
     code = "TR_RUNNER"
+
+
+class EngineLostError(RunnerError):
+    """The engine is gone, and every KV cache with it: the subserver cannot go on."""

@@ -25,7 +25,7 @@ from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
-from router_backend.core.errors import ConfigError, RemoteProtocolError, RunnerError
+from router_backend.core.errors import ConfigError, EngineLostError, RemoteProtocolError, RunnerError
 from router_backend.core.request import ModelIndex, Request, RequestId, Sampling
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
@@ -172,6 +172,17 @@ def test_a_runner_error_ends_that_batch_and_the_loop_goes_on(caplog: pytest.LogC
     assert world.performed == [[FAILED], [APPLIED]]
     assert (loop.figures.steps, loop.figures.runner_errors) == (1, 1)
     assert "step 1 with 1 rows failed" in caplog.text
+
+
+def test_a_lost_engine_ends_its_batch_and_then_the_loop() -> None:
+    world = Remembering(PLAN, PLAN)
+    world.failure = EngineLostError("rank 1 ended by SIGKILL")
+    loop = loop_of(world)
+    with pytest.raises(EngineLostError):
+        loop.run()
+
+    assert world.performed == [[FAILED]]
+    assert loop.figures.runner_errors == 1
 
 
 def test_an_event_that_the_scheduler_refuses_is_counted_and_the_next_one_is_heard(
