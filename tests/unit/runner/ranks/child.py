@@ -1,7 +1,7 @@
 """One rank of a made-up engine, as a process: `python child.py FOLDER SCRIPT SOCKET`.
 
-Its tokens say what it was fed; it notes every step of its own in FOLDER. SCRIPT says what to do instead:
-`refuse` to load. A row that sums to 13 fails on rank 0; at 99 rank 1 dies and rank 0 waits for it, as in a collective.
+Its tokens say what it was fed; it notes every step of its own in FOLDER. With SCRIPT `refuse` it does not
+load. A row that sums to 13 fails on rank 0; at 99 rank 1 dies and rank 0 waits for it, as in a collective.
 """
 
 from __future__ import annotations
