@@ -32,6 +32,7 @@ from python_backend.loops.decode_loop import DecodeEvent
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
 from python_backend.roles.subserver import GARBAGE_OBJECTS, SWITCH_INTERVAL_S
+from python_backend.transport.unix_transport import UnixTransport
 from python_backend.transport.zmq_transport import ZmqTransport
 from router_backend.core.effects import Effect, Send
 from router_backend.core.request import ModelIndex, RequestId
@@ -39,6 +40,8 @@ from router_backend.handoff.codec import pack
 from router_backend.handoff.message import Beat, Handoff
 
 NAMES = ("small", "large")
+TRANSPORTS = {"zmq": ZmqTransport, "unix": UnixTransport}
+"""What a deployment uses comes last."""
 SUFFIX = (101, 102, 103)
 """Tokens of a hand-off: what a peer missed since it last had the request."""
 SENT_AT = "sent_at"
@@ -50,6 +53,7 @@ Context = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Case:
+    transport: str
     concurrency: int
     seconds: float
     step_ms: float
@@ -63,6 +67,7 @@ class Figure:
     p99_us: float
     floor_p50_us: float
     concurrency: int
+    transport: str
 
 
 class TimedInbox(Inbox[DecodeEvent]):
@@ -101,7 +106,7 @@ def subserver(model: int, folder: Path, case: Case, results: Connection) -> None
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
     inbox = TimedInbox()
-    transport = ZmqTransport(folder, NAMES[model])
+    transport = TRANSPORTS[case.transport](folder, NAMES[model])
     address = Address(Beat(NAMES[model], model, model), NAMES, heartbeat_s=0.25, peer_timeout_s=10.0)
     loop = HandoffLoop(address, transport, Doors(inbox, lambda effect: None), time.monotonic)
     thread = threading.Thread(target=loop.run)
@@ -195,7 +200,7 @@ def measured(case: Case) -> Figure:
         folder = Path(name)
         floor, found = floor_us(folder, case), handoffs_us(folder, case)
     p50, p99 = np.percentile(found, (50, 99))
-    return Figure(float(p50), float(p99), float(np.median(floor)), case.concurrency)
+    return Figure(float(p50), float(p99), float(np.median(floor)), case.concurrency, case.transport)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -205,8 +210,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = result.add_argument
-    add("--json", action="store_true", help="print JSON: the last concurrency's figure, and all in `rows`")
+    add("--json", action="store_true", help="print JSON: the last row's figure, and all in `rows`")
     add("--concurrency", type=int, nargs="+", default=[1, 16], metavar="N", help="requests handed to and fro")
+    add("--transport", choices=TRANSPORTS, nargs="+", default=list(TRANSPORTS), help="default: both")
     add("--seconds", type=float, default=4.0, help="length of each measurement (default 4)")
     add("--step-ms", type=float, default=3.0, help="step of the stand-in schedulers (default 3)")
     return result
@@ -215,13 +221,19 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print one figure per concurrency, the target's last; 0."""
     options = parser().parse_args(argv)
-    figures = [measured(Case(n, options.seconds, options.step_ms)) for n in options.concurrency]
+    figures = [
+        measured(Case(transport, n, options.seconds, options.step_ms))
+        for transport in options.transport
+        for n in options.concurrency
+    ]
     if options.json:
         print(json.dumps({**asdict(figures[-1]), "rows": [*map(asdict, figures)]}))
         return 0
-    print(f"{'concurrency':>11}{'p50 us':>9}{'p99 us':>9}{'floor p50 us':>14}")
-    for figure in figures:
-        print(f"{figure.concurrency:>11}{figure.p50_us:>9.0f}{figure.p99_us:>9.0f}{figure.floor_p50_us:>14.0f}")
+    print(f"{'transport':<9}{'concurrency':>12}{'p50 us':>9}{'p99 us':>9}{'floor p50 us':>14}")
+    for one in figures:
+        print(
+            f"{one.transport:<9}{one.concurrency:>12}{one.p50_us:>9.0f}{one.p99_us:>9.0f}{one.floor_p50_us:>14.0f}"
+        )
     return 0
 
 

@@ -6,7 +6,7 @@ from python_backend.roles.cancel_bridge import CancelListener, bridge_endpoint
 from python_backend.roles.door import TONGUES, Door
 from python_backend.roles.front import Front
 from python_backend.roles.place import Place, socket_dir
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.errors import ConfigError
 
 
@@ -18,6 +18,6 @@ def front_door(place: Place) -> Door:
     service = Front(deployment, place.repository, place.name)
     door = Door(service, TONGUES[kind], deployment.front.cancel_poll_ms / 1000, {"door": place.name})
     if kind == "ensemble":
-        transport = ZmqTransport(socket_dir(deployment), bridge_endpoint(place.name))
+        transport = UnixTransport(socket_dir(deployment), bridge_endpoint(place.name))
         door.listen_for_cancels(CancelListener(transport, door.cancel_uid))
     return door

@@ -15,7 +15,7 @@ from python_backend.roles.place import Place, socket_dir
 from python_backend.server.ensemble import answer, is_cancelled
 from python_backend.server.outputs import Arrays
 from python_backend.server.wire import input_arrays
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 
 KNOWN_MAX = 10_000
 
@@ -63,6 +63,6 @@ class Postprocessing:
 
 def postprocessing(place: Place) -> Postprocessing:
     deployment = place.deployment()
-    transport = ZmqTransport(socket_dir(deployment), place.instance)
+    transport = UnixTransport(socket_dir(deployment), place.instance)
     teller = CancelTeller(transport, place.parameter("router", "router"))
     return Postprocessing(teller, deployment.front.cancel_poll_ms / 1000)

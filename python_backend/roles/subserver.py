@@ -35,7 +35,7 @@ from python_backend.roles.engine import build_runner
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
 from python_backend.transport.directory import open_run_dir, run_dir
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Beat
 from router_backend.scheduler.scheduler import Scheduler
@@ -198,7 +198,7 @@ def build_subserver(
     paths = {key: getattr(deployment, key) for key in ("event_log", "profile")}
     placed = {key: str(repository / path) for key, path in paths.items() if path}
     deployment = deployment.model_copy(update=placed)
-    return Subserver(deployment, name, runner, ZmqTransport(folder, name), agreement)
+    return Subserver(deployment, name, runner, UnixTransport(folder, name), agreement)
 
 
 def _one_of(notes: list[Callable[[Step], None]]) -> Callable[[Step], None]:

@@ -20,7 +20,8 @@ class HandoffTransport(Protocol):
     def post(self, peer: Peer, frames: Frames) -> bool:
         """Queue frames for `peer` without blocking; False when its queue is full or it is unknown.
 
-        Safe from any thread; frames of one thread stay in order.
+        Safe from any thread; frames of one thread stay in order. What the peer cannot take at once leaves
+        while the owner polls.
         """
         ...
 

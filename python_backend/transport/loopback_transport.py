@@ -1,7 +1,7 @@
 """Frames between endpoints of one process: the transport of tests and of single-process runs.
 
 Owns one mailbox per endpoint. Must never lose or reorder frames between two endpoints, except where
-a test cuts a peer off. Behaves as `ZmqTransport`: neither side has to start first.
+a test cuts a peer off. Behaves as the others: neither side has to start first.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from python_backend.runner.scripted_runner import Script, ScriptedRunner, Script
 from python_backend.transport.base import HandoffTransport, Peer
 from python_backend.transport.directory import open_run_dir
 from python_backend.transport.loopback_transport import LoopbackNetwork
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.effects import Close, Emit
 from router_backend.core.request import PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.codec import Message, pack, unpack
@@ -47,7 +47,7 @@ def engine(script: Script, model: int) -> ScriptedRunner:
 
 def zmq_maker(folder: Path) -> Maker:
     opened = open_run_dir(folder)
-    return lambda name: ZmqTransport(opened, name)
+    return lambda name: UnixTransport(opened, name)
 
 
 def loopback_maker(network: LoopbackNetwork) -> Maker:

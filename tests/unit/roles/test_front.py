@@ -13,7 +13,7 @@ from python_backend.loops.base import Ask, Piece
 from python_backend.roles.front import Front
 from python_backend.transport.base import HandoffTransport, Peer
 from python_backend.transport.directory import open_run_dir
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
@@ -52,7 +52,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 @pytest.fixture
 def subserver(deployment: Deployment) -> Iterator[HandoffTransport]:
-    transport = ZmqTransport(open_run_dir(Path(deployment.run_dir)), "small")
+    transport = UnixTransport(open_run_dir(Path(deployment.run_dir)), "small")
     yield transport
     transport.close()
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from python_backend.roles.subserver import Subserver
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.effects import Reason
 from router_backend.handoff.message import Admit
 from tests.unit.roles.pair import SMALL, Home, Pair, ask_stitched, deployment, engine
@@ -47,8 +47,8 @@ def test_a_killed_subserver_ends_what_it_held_in_time_and_a_new_one_is_used(tmp_
     prepare(tmp_path)
     child = start_large(tmp_path)
     run = tmp_path / "run"
-    small = Subserver(deployment(TIMEOUT_S), "small", engine(SMALL, 0), ZmqTransport(run, "small"))
-    pair = Pair([small], Home(ZmqTransport(run, "front")))
+    small = Subserver(deployment(TIMEOUT_S), "small", engine(SMALL, 0), UnixTransport(run, "small"))
+    pair = Pair([small], Home(UnixTransport(run, "front")))
     try:
         home = pair.home
         home.listen_until(lambda: {beat.endpoint for beat in home.beats} == {"small", "large"}, "both")

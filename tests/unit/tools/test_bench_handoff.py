@@ -29,10 +29,11 @@ def test_an_inbox_notes_how_long_each_hand_off_took(monkeypatch: pytest.MonkeyPa
 
 
 def test_two_processes_are_measured_beside_their_floor(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--json", "--seconds", "1.5", "--step-ms", "1", "--concurrency", "1", "4"]
+    arguments = ["--json", "--seconds", "1", "--step-ms", "1", "--concurrency", "1", "4"]
 
     assert bench_handoff.main(arguments) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [row["concurrency"] for row in document["rows"]] == [1, 4]
+    measured = [(row["transport"], row["concurrency"]) for row in document["rows"]]
+    assert measured == [("zmq", 1), ("zmq", 4), ("unix", 1), ("unix", 4)]
     assert document["rows"][-1] == {key: document[key] for key in document if key != "rows"}
     assert all(row["floor_p50_us"] > 0 and 0 < row["p50_us"] <= row["p99_us"] for row in document["rows"])

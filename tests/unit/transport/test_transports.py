@@ -12,7 +12,9 @@ import pytest
 
 from python_backend.transport.base import Frames, HandoffTransport, Peer
 from python_backend.transport.directory import open_run_dir
+from python_backend.transport.letters import packed
 from python_backend.transport.loopback_transport import LoopbackNetwork
+from python_backend.transport.unix_transport import READ_BYTES, UnixTransport
 from python_backend.transport.zmq_transport import POLL_MAX, ZmqTransport
 from router_backend.core.errors import ConfigError
 
@@ -20,12 +22,22 @@ Maker = Callable[[str], HandoffTransport]
 BOUND_S = 20.0
 
 
-@pytest.fixture(params=["zmq", "loopback"])
+SOCKETS = {"unix": UnixTransport, "zmq": ZmqTransport}
+Socketed = type[UnixTransport] | type[ZmqTransport]
+
+
+@pytest.fixture(params=SOCKETS)
+def kind(request: pytest.FixtureRequest) -> Socketed:
+    return SOCKETS[request.param]
+
+
+@pytest.fixture(params=[*SOCKETS, "loopback"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
     network, folder, made = LoopbackNetwork(), open_run_dir(tmp_path / "run"), []
 
     def maker(name: str) -> HandoffTransport:
-        made.append(ZmqTransport(folder, name) if request.param == "zmq" else network.endpoint(name))
+        opened = SOCKETS.get(request.param)
+        made.append(opened(folder, name) if opened else network.endpoint(name))
         return made[-1]
 
     yield maker
@@ -33,12 +45,16 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
         transport.close()
 
 
-def collect(transport: HandoffTransport, count: int) -> list[tuple[Peer, list[bytes]]]:
-    """The next `count` messages; fails after a bound."""
+def collect(
+    transport: HandoffTransport, count: int, *senders: HandoffTransport
+) -> list[tuple[Peer, list[bytes]]]:
+    """The next `count` messages, while the `senders` poll as their owners do; fails after a bound."""
     arrived: list[tuple[Peer, Frames]] = []
     give_up = time.monotonic() + BOUND_S
     while len(arrived) < count and time.monotonic() < give_up:
-        arrived += transport.poll(0.1)
+        arrived += transport.poll(0.01)
+        for sender in senders:
+            assert sender.poll(0.0) == []
     return [(peer, list(frames)) for peer, frames in arrived]
 
 
@@ -48,7 +64,8 @@ def test_frames_arrive_in_order_with_the_name_of_their_sender(make: Maker) -> No
     for number in range(1000):
         assert small.post(Peer("large"), [b"head", str(number).encode()])
 
-    assert collect(large, 1000) == [("small", [b"head", str(number).encode()]) for number in range(1000)]
+    wanted = [("small", [b"head", str(number).encode()]) for number in range(1000)]
+    assert collect(large, 1000, small) == wanted
 
 
 def test_what_is_posted_before_the_receiver_exists_waits_for_it(make: Maker) -> None:
@@ -57,7 +74,7 @@ def test_what_is_posted_before_the_receiver_exists_waits_for_it(make: Maker) -> 
 
     large = make("large")
 
-    assert collect(large, 1) == [("small", [b"early"])]
+    assert collect(large, 1, small) == [("small", [b"early"])]
 
 
 def test_several_senders_reach_one_receiver(make: Maker) -> None:
@@ -76,7 +93,7 @@ def test_a_message_of_ten_megabytes_passes_whole(make: Maker) -> None:
 
     small.post(Peer("large"), [b"", body])
 
-    assert collect(large, 1) == [("small", [b"", body])]
+    assert collect(large, 1, small) == [("small", [b"", body])]
 
 
 def test_a_poll_without_frames_returns_after_its_time(make: Maker) -> None:
@@ -115,43 +132,48 @@ def test_a_wake_before_the_poll_is_not_lost_and_counts_once(make: Maker) -> None
     assert small.poll(0.01) == []
 
 
-def test_a_full_queue_is_an_answer_and_never_a_wait(tmp_path: Path) -> None:
+def test_a_full_queue_is_an_answer_and_never_a_wait(kind: Socketed, tmp_path: Path) -> None:
     network = LoopbackNetwork(queue_max=2)
     looped = network.endpoint("small")
     sent = [looped.post(Peer("large"), [b"x"]) for _ in range(3)]
-    socketed = ZmqTransport(open_run_dir(tmp_path / "run"), "small", queue_max=2)
+    socketed = kind(open_run_dir(tmp_path / "run"), "small", queue_max=2)
     queued = [socketed.post(Peer("nobody"), [b"x"]) for _ in range(3)]
     socketed.close()
 
     assert sent == queued == [True, True, False]
 
 
-def test_a_peer_whose_name_cannot_be_a_socket_is_unknown(tmp_path: Path) -> None:
-    small = ZmqTransport(open_run_dir(tmp_path / "run"), "small")
+def test_a_peer_whose_name_cannot_be_a_socket_is_unknown(kind: Socketed, tmp_path: Path) -> None:
+    small = kind(open_run_dir(tmp_path / "run"), "small")
 
     assert small.post(Peer("../../etc/passwd"), [b"x"]) is False
     small.close()
 
 
-def test_one_poll_hands_out_a_bounded_number_of_messages(tmp_path: Path) -> None:
+def test_one_poll_hands_out_a_bounded_number_of_messages(kind: Socketed, tmp_path: Path) -> None:
     folder = open_run_dir(tmp_path / "run")
-    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
-    for _ in range(POLL_MAX + 10):
-        small.post(Peer("large"), [b"x"])
+    small, large = kind(folder, "small"), kind(folder, "large")
+    letter = [b"x" * 80]
+    count = POLL_MAX + READ_BYTES // len(packed(letter))
+    for _ in range(count):
+        small.post(Peer("large"), letter)
     sizes: list[int] = []
     give_up = time.monotonic() + BOUND_S
-    while sum(sizes) < POLL_MAX + 10 and time.monotonic() < give_up:
-        sizes.append(len(large.poll(0.1)))
+    while sum(sizes) < count and time.monotonic() < give_up:
+        small.poll(0.0)
+        sizes.append(len(large.poll(0.01)))
     small.close()
     large.close()
 
-    assert sum(sizes) == POLL_MAX + 10
-    assert max(sizes) <= POLL_MAX
+    assert sum(sizes) == count
+    assert max(sizes) < count
 
 
-def test_the_socket_file_is_private_and_goes_when_the_transport_closes(tmp_path: Path) -> None:
+def test_the_socket_file_is_private_and_goes_when_the_transport_closes(
+    kind: Socketed, tmp_path: Path
+) -> None:
     folder = open_run_dir(tmp_path / "run")
-    small = ZmqTransport(folder, "small")
+    small = kind(folder, "small")
     mode = stat.S_IMODE((folder / "small.ipc").stat().st_mode)
     small.close()
 
@@ -159,33 +181,34 @@ def test_the_socket_file_is_private_and_goes_when_the_transport_closes(tmp_path:
     assert list(folder.iterdir()) == []
 
 
-def test_a_stale_socket_file_does_not_stop_a_start(tmp_path: Path) -> None:
+def test_a_stale_socket_file_does_not_stop_a_start(kind: Socketed, tmp_path: Path) -> None:
     folder = open_run_dir(tmp_path / "run")
     (folder / "large.ipc").write_bytes(b"left by a process that was killed")
-    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
+    small, large = kind(folder, "small"), kind(folder, "large")
     small.post(Peer("large"), [b"x"])
 
-    assert collect(large, 1) == [("small", [b"x"])]
+    assert collect(large, 1, small) == [("small", [b"x"])]
     small.close()
     large.close()
 
 
-def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_named(kind: Socketed, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot bind .*gone/small.ipc: No such file"):
-        ZmqTransport(tmp_path / "gone", "small")
+        kind(tmp_path / "gone", "small")
 
 
-def test_a_peer_that_comes_back_receives_again(tmp_path: Path) -> None:
+def test_a_peer_that_comes_back_receives_again(kind: Socketed, tmp_path: Path) -> None:
     folder = open_run_dir(tmp_path / "run")
-    small, first = ZmqTransport(folder, "small"), ZmqTransport(folder, "large")
+    small, first = kind(folder, "small"), kind(folder, "large")
     small.post(Peer("large"), [b"1"])
     before = collect(first, 1)
     first.close()
-    second = ZmqTransport(folder, "large")
+    second = kind(folder, "large")
     after: list[tuple[Peer, Frames]] = []
     give_up = time.monotonic() + BOUND_S
     while not after and time.monotonic() < give_up:
         small.post(Peer("large"), [b"2"])
+        small.poll(0.0)
         after = second.poll(0.05)
     small.close()
     second.close()
@@ -194,20 +217,48 @@ def test_a_peer_that_comes_back_receives_again(tmp_path: Path) -> None:
     assert after[0] == ("small", [b"2"])
 
 
-def test_a_frame_over_the_limit_never_arrives_and_its_sender_is_heard_again(tmp_path: Path) -> None:
+def test_a_frame_over_the_limit_never_arrives_and_its_sender_is_heard_again(
+    kind: Socketed, tmp_path: Path
+) -> None:
     folder = open_run_dir(tmp_path / "run")
-    small, large = ZmqTransport(folder, "small"), ZmqTransport(folder, "large", frame_bytes_max=100)
+    small, large = kind(folder, "small"), kind(folder, "large", frame_bytes_max=100)
     small.post(Peer("large"), [b"x" * 100])
     arrived = collect(large, 1)
     small.post(Peer("large"), [b"x" * 101])
     give_up = time.monotonic() + BOUND_S
     while len(arrived) < 2 and time.monotonic() < give_up:
         small.post(Peer("large"), [b"again"])
+        small.poll(0.0)
         arrived += [(peer, list(frames)) for peer, frames in large.poll(0.05)]
     small.close()
     large.close()
 
     assert arrived[:2] == [("small", [b"x" * 100]), ("small", [b"again"])]
+
+
+def test_a_peer_that_does_not_read_gets_everything_in_order_once_it_does(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small, large = UnixTransport(folder, "small"), UnixTransport(folder, "large")
+    bodies = [bytes([number]) * 100_000 for number in range(20)]
+    for body in bodies:
+        assert small.post(Peer("large"), [body])
+
+    assert collect(large, 20, small) == [("small", [body]) for body in bodies]
+    small.close()
+    large.close()
+
+
+def test_half_a_letter_that_died_with_its_reader_is_sent_again_as_a_whole(tmp_path: Path) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small, first = UnixTransport(folder, "small"), UnixTransport(folder, "large")
+    small.post(Peer("large"), [b"x" * 1_000_000])
+    first.poll(0.0)
+    first.close()
+    second = UnixTransport(folder, "large")
+
+    assert collect(second, 1, small) == [("small", [b"x" * 1_000_000])]
+    small.close()
+    second.close()
 
 
 def test_a_cut_endpoint_neither_hears_nor_is_heard_until_it_is_mended() -> None:

@@ -15,7 +15,7 @@ from python_backend.model import TritonPythonModel as RealModel
 from python_backend.roles.cancel_bridge import CancelListener, bridge_endpoint
 from python_backend.roles.door import TONGUES, Door
 from python_backend.roles.place import Place, socket_dir
-from python_backend.transport.zmq_transport import ZmqTransport
+from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.effects import Reason
 
 DONE = Piece(finish=Finish(Reason.LENGTH, prompt_tokens=3, output_tokens=2))
@@ -117,6 +117,6 @@ class TritonPythonModel(RealModel):
         kind = place.required("door")
         door = Door(FakeService(), TONGUES[kind], 0.02, {"door": place.name})
         if kind == "ensemble":
-            transport = ZmqTransport(socket_dir(place.deployment()), bridge_endpoint(place.name))
+            transport = UnixTransport(socket_dir(place.deployment()), bridge_endpoint(place.name))
             door.listen_for_cancels(CancelListener(transport, door.cancel_uid))
         return door
