@@ -21,7 +21,7 @@ from python_backend.runner.torch_runner.linears import chosen_dtype
 from python_backend.runner.torch_runner.model_config import load_model_config
 from python_backend.runner.torch_runner.runner import TorchRunner
 from router_backend.core.errors import ConfigError, RunnerError
-from tools.bench_peers import PEERS, PeerAbsent, PeerJob, peer_times_ms
+from tools.engine_peers import PEERS, PeerAbsent, PeerJob, peer_times_ms
 from tools.step_timing import WARM_UP_STEPS, StepShape, settings_for, step_plan
 
 EPILOG = """\

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.tiny_models import TinyModel, tiny_model_dir
-from tools import bench_engine, bench_peers
-from tools.bench_peers import PEERS, Peer, PeerAbsent, PeerJob, peer_times_ms
+from tools import bench_engine, engine_peers
+from tools.engine_peers import PEERS, Peer, PeerAbsent, PeerJob, peer_times_ms
 from tools.step_timing import StepShape
 
 MODEL_DIR = str(tiny_model_dir(TinyModel()))
@@ -23,7 +23,7 @@ def small_stream(monkeypatch):
 
 
 def fake_peer(monkeypatch, program, module="json"):
-    monkeypatch.setattr(bench_peers, "PEERS", {"llama_cpp": Peer(module, "int4", program)})
+    monkeypatch.setattr(engine_peers, "PEERS", {"llama_cpp": Peer(module, "int4", program)})
 
 
 def test_every_engine_and_shape_has_a_row_with_its_floor(capsys):
@@ -108,4 +108,4 @@ def test_a_peer_that_was_named_stands_in_the_table(capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", PEERS)
 def test_every_peers_program_is_python(name):
-    compile(bench_peers.FRAME.format(program=PEERS[name].program), name, "exec")
+    compile(engine_peers.FRAME.format(program=PEERS[name].program), name, "exec")
