@@ -7,6 +7,7 @@ is an error that names the key and the file.
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,12 @@ from router_backend.core.errors import ConfigError
 from router_backend.scheduler.rounds import Mode
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")]
+"""host:port; an IPv6 address stands in brackets."""
+
+
+FRONTS = ("token_router", "router")
+"""The Triton models that own clients: one of each door."""
 
 
 class Settings(BaseModel):
@@ -120,6 +127,14 @@ class Deployment(Settings):
     front: FrontSettings = FrontSettings()
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""
+    transport: Literal["ipc", "tcp"] = "ipc"
+    """ipc: the processes of one server; tcp: those of several servers, on any host (docs/hosts.md)."""
+    addresses: dict[str, Address] = {}
+    """For tcp: host:port of every subserver and of every door in use (`token_router`, `router`)."""
+    keys: str = ""
+    """For tcp: folder of CURVE keys (`python -m tools.make_keys`), relative to the repository."""
+    insecure: bool = False
+    """Allows tcp without keys beyond the loopback interface: whoever reaches a port is believed then."""
     event_log: str = ""
     """Folder for a log of every launch and hand-off, relative to the repository; default: none is kept."""
 
@@ -132,11 +147,29 @@ class Deployment(Settings):
             raise ValueError(f"entry: {self.entry!r} is not one of {names}")
         if self.thresholds == "auto" and self.mode is not Mode.DELAYED:
             raise ValueError(f"thresholds: auto needs mode delayed, not {self.mode.value}")
+        if self.transport == "tcp":
+            self._check_addresses()
         return self
+
+    def _check_addresses(self) -> None:
+        missing = [name for name in self.names if name not in self.addresses]
+        if missing:
+            raise ValueError(f"addresses: {missing[0]!r} is missing: give its host:port")
+        outside = [address for address in self.addresses.values() if not is_loopback(address)]
+        if outside and not (self.keys or self.insecure):
+            raise ValueError(
+                f"keys: {outside[0]} can be reached from other machines: make keys with python -m "
+                "tools.make_keys and name their folder, or set insecure: true"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(model.name for model in self.models)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Everybody who listens: the subservers and the doors."""
+        return (*self.names, *FRONTS)
 
     @property
     def entry_index(self) -> int:
@@ -160,6 +193,15 @@ def parse_deployment(text: str, source: str) -> Deployment:
         raise ConfigError(f"{source}: not YAML: {error}") from error
     except ValidationError as error:
         raise ConfigError(f"{source}: {_explained(error)}") from error
+
+
+def is_loopback(address: str) -> bool:
+    """Can host:port be reached from this machine only."""
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def load_deployment(path: Path) -> Deployment:

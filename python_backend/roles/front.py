@@ -21,10 +21,10 @@ from python_backend.loops.front_figures import samples
 from python_backend.loops.front_loop import FrontLoop, FrontParts
 from python_backend.loops.request_door import RequestDoor
 from python_backend.roles.agreeing import read_agreement
-from python_backend.roles.place import socket_dir, tokenizer_dir
+from python_backend.roles.connecting import open_transport
+from python_backend.roles.place import tokenizer_dir
 from python_backend.text.tokenizer import load_tokenizer
 from python_backend.transport.base import HandoffTransport
-from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.request import RequestId
 
 DRAIN_S = 5.0
@@ -49,7 +49,7 @@ class Front:
         agreement = read_agreement(deployment, repository)
         door = RequestDoor(deployment, agreement, text, endpoint, lambda: dice.randint(0, SEED_MAX))
         self._readers = ThreadPoolExecutor(1, thread_name_prefix="door")
-        self._transport = transport or UnixTransport(socket_dir(deployment), endpoint)
+        self._transport = transport or open_transport(deployment, repository, endpoint)
         parts = FrontParts(deployment, endpoint, dice.getrandbits(48), door, text, self._readers)
         self._loop = FrontLoop(parts, self._transport, time.monotonic)
         self._thread = Thread(target=self._loop.run, name="front", daemon=True)
@@ -71,7 +71,8 @@ class Front:
 
     def snapshot(self) -> Mapping[str, float]:
         """The same as flat samples for the metrics page."""
-        return samples(self._loop.snapshot(), self._names)
+        refused = {"peers_refused_total": float(self._transport.refused)}
+        return samples(self._loop.snapshot(), self._names) | refused
 
     @property
     def is_running(self) -> bool:

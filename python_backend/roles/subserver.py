@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import secrets
 import sys
 import threading
@@ -31,11 +30,10 @@ from python_backend.loops.planning_loop import PlanningLoop
 from python_backend.loops.token_request import TokenDoor
 from python_backend.roles.adapting import Adapting
 from python_backend.roles.agreeing import read_agreement
+from python_backend.roles.connecting import open_transport
 from python_backend.roles.engine import build_runner
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
-from python_backend.transport.directory import open_run_dir, run_dir
-from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Beat
 from router_backend.scheduler.scheduler import Scheduler
@@ -174,6 +172,7 @@ class Subserver:
                 "messages_malformed": self._handoff.figures.malformed,
                 "messages_undeliverable": self._handoff.figures.undeliverable,
                 "peers_up": self._handoff.peers_up,
+                "peers_refused": self._transport.refused,
             }
             | self._adapting.figures()
         )
@@ -191,14 +190,13 @@ def scheduler_figures(scheduler: Scheduler) -> dict[str, float | dict[str, float
 def build_subserver(
     deployment: Deployment, name: str, repository: Path, environment: Mapping[str, str]
 ) -> Subserver:
-    """The subserver of model `name` in a server's process: real engine, ipc socket in the server's folder."""
-    folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
+    """The subserver of model `name` in a server's process: real engine, the deployment's transport."""
     agreement = read_agreement(deployment, repository)
     runner = build_runner(deployment, name, repository, agreement)
     paths = {key: getattr(deployment, key) for key in ("event_log", "profile")}
     placed = {key: str(repository / path) for key, path in paths.items() if path}
-    deployment = deployment.model_copy(update=placed)
-    return Subserver(deployment, name, runner, UnixTransport(folder, name), agreement)
+    transport = open_transport(deployment, repository, name, environment)
+    return Subserver(deployment.model_copy(update=placed), name, runner, transport, agreement)
 
 
 def _one_of(notes: list[Callable[[Step], None]]) -> Callable[[Step], None]:

@@ -33,4 +33,16 @@ class HandoffTransport(Protocol):
         """Make a `poll` that is waiting return at once. Safe from any thread."""
         ...
 
+    def forget(self, peer: Peer) -> None:
+        """Drop what is queued for `peer`, which is gone: its successor must not read it.
+
+        Safe from any thread.
+        """
+        ...
+
+    @property
+    def refused(self) -> int:
+        """Connections and messages turned away so far because their sender could not show who it is."""
+        ...
+
     def close(self) -> None: ...

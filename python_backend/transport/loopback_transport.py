@@ -54,6 +54,15 @@ class LoopbackNetwork:
         return True
 
 
+    def withdraw(self, sender: Peer, receiver: Peer) -> None:
+        """Take back what `receiver` has not read yet."""
+        mailbox = self.mailbox(receiver)
+        with mailbox.changed:
+            others = [letter for letter in mailbox.letters if letter[0] != sender]
+            mailbox.letters.clear()
+            mailbox.letters.extend(others)
+
+
 class LoopbackTransport:
     """One endpoint of a `LoopbackNetwork`."""
 
@@ -78,6 +87,14 @@ class LoopbackTransport:
         with self._mailbox.changed:
             self._mailbox.is_woken = True
             self._mailbox.changed.notify()
+
+    def forget(self, peer: Peer) -> None:
+        self._network.withdraw(self._name, peer)
+
+    @property
+    def refused(self) -> int:
+        """Nobody can be a stranger inside one process."""
+        return 0
 
     def close(self) -> None:
         self.wake()

@@ -142,6 +142,17 @@ class UnixTransport:
     def wake(self) -> None:
         os.eventfd_write(self._wake_fd, 1)
 
+    def forget(self, peer: Peer) -> None:
+        with self._posting:
+            link = self._links.pop(peer, None)
+            if link is not None:
+                link.close()
+
+    @property
+    def refused(self) -> int:
+        """Nobody: only this user may enter the folder."""
+        return 0
+
     def close(self) -> None:
         """Drop what is queued and remove the socket file."""
         for link in self._links.values():

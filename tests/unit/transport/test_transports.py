@@ -12,11 +12,14 @@ import pytest
 
 from python_backend.transport.base import Frames, HandoffTransport, Peer
 from python_backend.transport.directory import open_run_dir
+from python_backend.transport.keyring import read_keyring, write_keys
 from python_backend.transport.letters import packed
 from python_backend.transport.loopback_transport import LoopbackNetwork
 from python_backend.transport.unix_transport import READ_BYTES, UnixTransport
+from python_backend.transport.wiring import TcpWiring
 from python_backend.transport.zmq_transport import POLL_MAX, ZmqTransport
 from router_backend.core.errors import ConfigError
+from tests.free_ports import free_addresses
 
 Maker = Callable[[str], HandoffTransport]
 BOUND_S = 20.0
@@ -31,13 +34,22 @@ def kind(request: pytest.FixtureRequest) -> Socketed:
     return SOCKETS[request.param]
 
 
-@pytest.fixture(params=[*SOCKETS, "loopback"])
+@pytest.fixture(params=[*SOCKETS, "tcp", "curve", "loopback"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Maker]:
     network, folder, made = LoopbackNetwork(), open_run_dir(tmp_path / "run"), []
+    names = ("small", "large", "a", "b", "c")
+    addresses, keys = free_addresses(names), tmp_path / "keys"
+    write_keys(keys, names)
+    makers: dict[str, Maker] = {
+        "unix": lambda name: UnixTransport(folder, name),
+        "zmq": lambda name: ZmqTransport(folder, name),
+        "tcp": lambda name: ZmqTransport(TcpWiring(addresses), name),
+        "curve": lambda name: ZmqTransport(TcpWiring(addresses, read_keyring(keys, name)), name),
+        "loopback": network.endpoint,
+    }
 
     def maker(name: str) -> HandoffTransport:
-        opened = SOCKETS.get(request.param)
-        made.append(opened(folder, name) if opened else network.endpoint(name))
+        made.append(makers[request.param](name))
         return made[-1]
 
     yield maker
@@ -259,6 +271,32 @@ def test_half_a_letter_that_died_with_its_reader_is_sent_again_as_a_whole(tmp_pa
     assert collect(second, 1, small) == [("small", [b"x" * 1_000_000])]
     small.close()
     second.close()
+
+
+def test_what_was_posted_to_a_dead_endpoint_is_taken_back() -> None:
+    network = LoopbackNetwork()
+    small, other = network.endpoint("small"), network.endpoint("other")
+    small.post(Peer("large"), [b"stale"])
+    other.post(Peer("large"), [b"stays"])
+    small.forget(Peer("large"))
+
+    assert (network.endpoint("large").poll(0.0), small.refused) == ([("other", [b"stays"])], 0)
+
+
+def test_what_was_queued_for_a_dead_peer_does_not_reach_its_successor(
+    kind: Socketed, tmp_path: Path
+) -> None:
+    folder = open_run_dir(tmp_path / "run")
+    small = kind(folder, "small")
+    small.post(Peer("large"), [b"for the dead"])
+    small.forget(Peer("large"))
+    small.forget(Peer("large"))
+    large = kind(folder, "large")
+    small.post(Peer("large"), [b"for the living"])
+
+    assert (collect(large, 1, small), small.refused) == ([("small", [b"for the living"])], 0)
+    small.close()
+    large.close()
 
 
 def test_a_cut_endpoint_neither_hears_nor_is_heard_until_it_is_mended() -> None:
