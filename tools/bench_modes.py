@@ -4,9 +4,10 @@
                                 [--concurrency 1 2 3 4 8 16] [--modes delayed eager_async ...]
                                 [--profile FILE] [--route-probability 0.35] [--return-probability 1]
 
-Real processes, hand-offs, Triton and gRPC streams; only the models are step times: small 6.0 ms, large 27.9 ms,
-route probability 0.35 (arXiv:2610.12242, Figure 10), or those of a profile. Give it a quiet machine; on a
-busy one, run it as `chrt -r 1 python -m tools.bench_modes`, so that others do not decide when a step ends.
+Real processes, hand-offs, Triton and gRPC streams; only the models are step times: small 6.0 ms, large
+27.9 ms, route probability 0.35 (arXiv:2610.12242, Figure 10), or those of a profile. Give it a quiet
+machine; on a busy one, run it as `chrt -r 1 python -m tools.bench_modes`, so that others do not
+decide when a step ends.
 """
 
 from __future__ import annotations
