@@ -28,9 +28,10 @@ from router_backend.core.errors import ConfigError
 from tools.serving.admin import Admin, AdminError
 from tools.serving.announcement import Addresses, announcement, examples
 from tools.serving.checks import needs_of, problems, told, weight_problems
+from tools.serving.exposure import Exposure, exposure
 from tools.serving.placement import Wishes, place
 from tools.serving.supervisor import Administrator, Supervisor
-from tools.triton_server import Ports, ServerError, ServerOptions, TritonServer
+from tools.triton_server import LOOPBACK, Ports, ServerError, ServerOptions, TritonServer
 
 ROOT = Path(__file__).resolve().parent.parent
 REPOSITORY = ROOT / "model_repository"
@@ -146,34 +147,39 @@ def serve(options: argparse.Namespace, interrupts: Interrupts) -> int:
         repository = folder / "repository"
         deployment = place(options.repository, repository, wishes)
         checked(deployment, repository)
-        server = TritonServer(_server_options(options, folder, sockets))
+        shown = exposure(options.host)
+        server = TritonServer(_server_options(options, shown, folder, sockets))
         interrupts.hurry = lambda: _end_now(server)
         try:
-            return _started(server, deployment.names, interrupts)
+            return _started(server, shown, deployment.names, interrupts)
         finally:
             server.stop()
 
 
-def _started(server: TritonServer, models: Sequence[str], interrupts: Interrupts) -> int:
+def _started(server: TritonServer, shown: Exposure, models: Sequence[str], interrupts: Interrupts) -> int:
     say("Starting tritonserver")
     with progress(server.log_path):
         server.start()
     interrupts.is_starting = False
-    admin = Admin(server.http_url, server.metrics_url)
+    admin = Admin(server.http_url, server.metrics_url, headers=dict(shown.headers))
     wait_until_heard(admin, models, interrupts)
     at = Addresses(server.http_url, server.grpc_address, server.metrics_url)
     say(announcement(at, examples(at, _prompt(), _python()), str(server.log_path)))
     return watch(server, Supervisor(server, admin, server.stubs(), say), interrupts)
 
 
-def _server_options(options: argparse.Namespace, folder: Path, sockets: Path) -> ServerOptions:
+def _server_options(
+    options: argparse.Namespace, shown: Exposure, folder: Path, sockets: Path
+) -> ServerOptions:
     models = sorted(path.parent.name for path in (folder / "repository").glob("*/config.pbtxt"))
     return ServerOptions(
         repository=folder / "repository",
         run_dir=folder,
         ports=Ports(options.http_port, options.grpc_port, options.metrics_port),
+        host=options.host,
         load_models=tuple(models),
         exit_timeout_s=options.drain_s,
+        arguments=shown.arguments,
         environment={ENVIRONMENT_KEY: str(sockets)},
     )
 
@@ -213,6 +219,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.serve", description=__doc__)
     parser.add_argument(
         "--http-port", type=int, default=8000, help="0 takes a free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--host", default=LOOPBACK, help="address to listen on; 0.0.0.0 in a container (default: %(default)s)"
     )
     parser.add_argument("--grpc-port", type=int, default=8001, help="(default: %(default)s)")
     parser.add_argument("--metrics-port", type=int, default=8002, help="(default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Where the packaged tritonserver lies, and what it needs around it.
+"""Where tritonserver lies, the packaged one or a container's, and what it needs around it.
 
 Owns the backend folder's layout, the server's environment and the choice of ports. Starts nothing.
 """
@@ -19,6 +19,8 @@ TOKEN_ROUTER_BACKEND = ROOT / "docker" / "backends" / "token_router"
 LOOPBACK = "127.0.0.1"
 STUB = "triton_python_backend_stub"
 SHM = Path("/dev/shm")
+SERVER_ROOT = "TRITON_SERVER_ROOT"
+"""Environment key of a container's server folder, used in place of the wheel's; our Dockerfile sets it."""
 
 
 class ServerError(Exception):
@@ -32,6 +34,41 @@ class Ports:
     http: int = 0
     grpc: int = 0
     metrics: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """One tritonserver, with the Python backend that belongs to it."""
+
+    binary: Path
+    python_backend: Path
+    stub: Path
+    libraries: tuple[Path, ...] = ()
+    """Folders that the loader must see besides its own."""
+
+
+def installation() -> Installation:
+    """The server that runs here; ServerError when there is none."""
+    root = os.environ.get(SERVER_ROOT)
+    return _in_container(Path(root)) if root else _in_wheel()
+
+
+def _in_wheel() -> Installation:
+    folder = wheel()
+    libraries = (folder.parent.parent / "nvidia_pytriton.libs",)
+    return Installation(
+        folder / "bin" / "tritonserver", folder / "backends" / "python", stub_source(), libraries
+    )
+
+
+def _in_container(root: Path) -> Installation:
+    found = Installation(
+        root / "bin" / "tritonserver", root / "backends" / "python", root / "backends" / "python" / STUB
+    )
+    for path in (found.binary, found.stub):
+        if not path.exists():
+            raise ServerError(f"{SERVER_ROOT} is {root}, but {path} is not there: unset it to use the wheel")
+    return found
 
 
 def wheel() -> Path:
@@ -54,18 +91,17 @@ def stub_source() -> Path:
 def lay_out_backends(folder: Path, backends: tuple[Path, ...]) -> Path:
     """A backend folder: Triton's Python backend with our stub inside, and each of `backends`."""
     shutil.rmtree(folder, ignore_errors=True)
-    python = folder / "python"
-    shutil.copytree(wheel() / "backends" / "python", python, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy2(stub_source(), python / STUB)
+    found, python = installation(), folder / "python"
+    shutil.copytree(found.python_backend, python, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(found.stub, python / STUB)
     for backend in backends:
         shutil.copytree(backend, folder / backend.name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder.resolve()
 
 
 def server_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This environment's Python and the wheel's libraries first."""
-    site = wheel().parent.parent
-    libraries = [str(site / "nvidia_pytriton.libs"), os.environ.get("LD_LIBRARY_PATH", "")]
+    """This environment's Python and the server's libraries first."""
+    libraries = [*map(str, installation().libraries), os.environ.get("LD_LIBRARY_PATH", "")]
     return {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),

@@ -1,4 +1,4 @@
-"""Runs the packaged tritonserver (wheel `nvidia-pytriton`) over a model repository.
+"""Runs tritonserver (the wheel `nvidia-pytriton`, or a container's) over a model repository.
 
 Owns one server process, the backend folder laid out for it and its shared-memory prefix; leaves none
 of them behind. It never touches a process, port or shared-memory region that it did not create.
@@ -31,6 +31,7 @@ from tools.triton_layout import (
     Ports,
     ServerError,
     chosen_ports,
+    installation,
     lay_out_backends,
     server_environment,
     stub_source,
@@ -44,6 +45,7 @@ __all__ = [
     "ServerError",
     "ServerOptions",
     "TritonServer",
+    "installation",
     "server_environment",
     "stub_source",
     "wheel",
@@ -64,6 +66,8 @@ class ServerOptions:
     run_dir: Path
     """Created if missing; holds the backend folder and the log."""
     ports: Ports = field(default_factory=Ports)
+    host: str = LOOPBACK
+    """Address that the three ports are bound to."""
     backends: tuple[Path, ...] = (TOKEN_ROUTER_BACKEND,)
     load_models: tuple[str, ...] | None = None
     """None: load everything at start. A tuple: explicit model control, these loaded at start."""
@@ -74,7 +78,7 @@ class ServerOptions:
 
 
 class TritonServer:
-    """One tritonserver on the loopback interface, from `start()` to `stop()`."""
+    """One tritonserver on this host, from `start()` to `stop()`."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
@@ -173,7 +177,7 @@ class TritonServer:
 
     def _command(self, backends: Path) -> list[str]:
         command = [
-            str(wheel() / "bin" / "tritonserver"),
+            str(installation().binary),
             f"--model-repository={self.options.repository.resolve()}",
             f"--backend-directory={backends}",
             "--disable-auto-complete-config",
@@ -183,7 +187,7 @@ class TritonServer:
             f"--backend-config=token_router,shm-region-prefix-name={self.shm_prefix}",
         ]
         for name in ("http", "grpc", "metrics"):
-            command += [f"--{name}-address={LOOPBACK}", f"--{name}-port={getattr(self.ports, name)}"]
+            command += [f"--{name}-address={self.options.host}", f"--{name}-port={getattr(self.ports, name)}"]
         if self.options.load_models is not None:
             command.append("--model-control-mode=explicit")
             command += [f"--load-model={name}" for name in self.options.load_models]

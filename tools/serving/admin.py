@@ -9,7 +9,8 @@ import http.client
 import json
 import re
 import urllib.parse
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 PEER_UP = "token_router_peer_up"
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -27,16 +28,21 @@ class Admin:
     metrics_url: str
     timeout_s: float = 120.0
     """A load returns when the model is ready."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent along: the key of restricted endpoints, where there is one."""
 
     def load(self, model: str) -> None:
-        _asked("POST", f"{self.http_url}/v2/repository/models/{model}/load", self.timeout_s)
+        self._ordered(f"{model}/load")
 
     def unload(self, model: str) -> None:
-        _asked("POST", f"{self.http_url}/v2/repository/models/{model}/unload", self.timeout_s)
+        self._ordered(f"{model}/unload")
 
     def peers_up(self) -> dict[str, bool]:
         """By model: whether every process that reports on it hears it; others are absent."""
-        return peers_up(_asked("GET", self.metrics_url, 5.0))
+        return peers_up(_asked("GET", self.metrics_url, 5.0, {}))
+
+    def _ordered(self, what: str) -> None:
+        _asked("POST", f"{self.http_url}/v2/repository/models/{what}", self.timeout_s, self.headers)
 
 
 def peers_up(metrics: str) -> dict[str, bool]:
@@ -50,11 +56,12 @@ def peers_up(metrics: str) -> dict[str, bool]:
     return found
 
 
-def _asked(method: str, url: str, timeout_s: float) -> str:
+def _asked(method: str, url: str, timeout_s: float, headers: Mapping[str, str]) -> str:
     where = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname or "", where.port or 80, timeout=timeout_s)
     try:
-        connection.request(method, where.path, body="{}" if method == "POST" else None)
+        body = "{}" if method == "POST" else None
+        connection.request(method, where.path, body=body, headers=dict(headers))
         response = connection.getresponse()
         text = response.read().decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from python_backend.config import Deployment
-from tools.triton_server import SHM, server_environment, stub_source, wheel
+from tools.triton_server import SHM, installation, server_environment
 
 SHM_BYTES_PER_MODEL = 4 * 1024 * 1024
 """Triton's Python backend takes 1 MiB per process at start and grows by 1 MiB with long prompts."""
@@ -38,9 +38,9 @@ class Needs:
 
 
 def needs_of(models: int) -> Needs:
-    """Of the packaged Triton with `models` Python processes; ServerError when it is not installed."""
-    binaries = (wheel() / "bin" / "tritonserver", stub_source())
-    return Needs(binaries, server_environment({}), models * SHM_BYTES_PER_MODEL)
+    """Of Triton with `models` Python processes; ServerError when it is not installed."""
+    found = installation()
+    return Needs((found.binary, found.stub), server_environment({}), models * SHM_BYTES_PER_MODEL)
 
 
 def problems(needs: Needs) -> list[str]:

@@ -12,11 +12,13 @@ import pytest
 from tools import triton_layout
 from tools.triton_layout import (
     LOOPBACK,
+    SERVER_ROOT,
     STUB,
     TOKEN_ROUTER_BACKEND,
     Ports,
     ServerError,
     chosen_ports,
+    installation,
     lay_out_backends,
     server_environment,
     stub_source,
@@ -72,6 +74,30 @@ def test_a_missing_wheel_and_a_missing_stub_are_named(
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(ServerError, match="pip install nvidia-pytriton"):
         wheel()
+
+
+def test_a_containers_server_is_used_where_the_environment_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(SERVER_ROOT, str(tmp_path))
+    with pytest.raises(ServerError, match="bin/tritonserver is not there: unset it"):
+        installation()
+    for name in ("bin/tritonserver", f"backends/python/{STUB}", "backends/python/libtriton_python.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+
+    folder = lay_out_backends(tmp_path / "laid", ())
+
+    assert installation().binary == tmp_path / "bin" / "tritonserver"
+    assert sorted(path.name for path in (folder / "python").iterdir()) == ["libtriton_python.so", STUB]
+    assert "nvidia_pytriton" not in server_environment({})["LD_LIBRARY_PATH"].split(":")[0]
+
+
+def test_a_server_listens_where_it_is_told(tmp_path: Path) -> None:
+    command = TritonServer(ServerOptions(tmp_path, tmp_path, host="0.0.0.0"))._command(tmp_path)
+    assert [word for word in command if word.endswith("-address=0.0.0.0")] == [
+        *("--http-address=0.0.0.0", "--grpc-address=0.0.0.0", "--metrics-address=0.0.0.0"),
+    ]
 
 
 def test_a_front_is_ready_when_it_hears_every_subserver() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -23,12 +24,14 @@ class Triton(BaseHTTPRequestHandler):
     """Answers like Triton: metrics, and a load that fails for a model called `bad`."""
 
     seen: list[str]
+    keys: list[str | None]
 
     def do_GET(self) -> None:
         self.reply(200, METRICS)
 
     def do_POST(self) -> None:
         self.seen.append(self.path)
+        self.keys.append(self.headers.get("x-admin-key"))
         self.rfile.read(int(self.headers["Content-Length"]))
         is_bad = "/bad/" in self.path
         self.reply(400 if is_bad else 200, '{"error": "no such model"}' if is_bad else "")
@@ -45,7 +48,7 @@ class Triton(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def admin() -> Iterator[Admin]:
-    Triton.seen = []
+    Triton.seen, Triton.keys = [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Triton)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -60,6 +63,12 @@ def test_load_and_unload_ask_triton_by_the_models_name(admin: Admin) -> None:
     admin.unload("large")
     admin.load("large")
     assert Triton.seen == ["/v2/repository/models/large/unload", "/v2/repository/models/large/load"]
+
+
+def test_a_key_opens_restricted_endpoints(admin: Admin) -> None:
+    replace(admin, headers={"x-admin-key": "secret"}).load("large")
+    admin.load("large")
+    assert Triton.keys == ["secret", None]
 
 
 def test_a_refusal_carries_tritons_words(admin: Admin) -> None:
