@@ -48,11 +48,18 @@ def test_every_direct_dependency_is_pinned() -> None:
     assert names_in("all.txt") - exact == set()
 
 
-def test_what_the_project_declares_is_what_setup_installs() -> None:
+def declared_names() -> set[str]:
     declared = re.search(r"\ndependencies = \[(.*?)\]", PROJECT, re.DOTALL)
     assert declared
-    names = {normal(re.split(r"[<>=]", item)[0]) for item in re.findall(r'"([^"]+)"', declared[1])}
-    assert names - names_in("all.txt") == set()
+    return {normal(re.split(r"[<>=]", item)[0]) for item in re.findall(r'"([^"]+)"', declared[1])}
+
+
+def test_what_the_project_declares_is_what_setup_installs() -> None:
+    assert declared_names() - names_in("all.txt") == set()
+
+
+def test_an_image_installs_what_the_project_declares_and_what_builds_it() -> None:
+    assert names_in("serve.txt") == declared_names() | {"pybind11", "setuptools"}
 
 
 @pytest.mark.parametrize("file", ["constraints.txt", "torch.txt", "triton.txt"])
@@ -64,7 +71,7 @@ def test_the_running_environment_has_the_pinned_versions(file: str) -> None:
     assert {name: installed[name].partition("+")[0] for name in wanted} == wanted
 
 
-@pytest.mark.parametrize("script", [".ci/run", "requirements/install.sh"])
+@pytest.mark.parametrize("script", [".ci/run", "docker/entrypoint.sh", "requirements/install.sh"])
 def test_the_scripts_are_bash(script: str) -> None:
     subprocess.run(["bash", "-n", script], cwd=ROOT, check=True)
     assert os.access(ROOT / script, os.X_OK)
