@@ -48,8 +48,12 @@ class ModelSettings(Settings):
     """Scripted engine only: JSON file relative to the repository."""
     dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"
     """How weights are kept; auto = float32 for a small model, float16 beyond. Sums are float32 in both."""
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
+    """Where weights and KV live. Models on one device share its memory budget."""
     threads: int = Field(1, ge=1)
-    kv_tokens: int = Field(65536, ge=16)
+    kv_tokens: int | None = Field(None, ge=16)
+    """Size of the KV pool; default: an equal share of the device's memory budget, where there is one, else
+    65536."""
     block_size: int = Field(16, ge=1, le=256)
     length_max: int | None = Field(None, ge=2)
     heads: dict[Name, str] = {}
@@ -124,6 +128,10 @@ class Deployment(Settings):
     profile: str = ""
     """For `thresholds: auto`: measured step times (`python -m tools.measure_steps`), relative to the
     repository; default: they are learned."""
+    memory_budget: str | dict[str, str] = ""
+    """What the models may take of their device: a size (8GiB), or auto (half of the memory of the machine or
+    of its control group, nine tenths of a GPU's); by device where they differ ({cpu: 8GiB, "cuda:0": auto}).
+    Default: nobody checks."""
     front: FrontSettings = FrontSettings()
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""

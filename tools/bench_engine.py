@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from python_backend.runner.torch_runner.linears import chosen_dtype
+from python_backend.runner.torch_runner.footprint import chosen_dtype
 from python_backend.runner.torch_runner.model_config import load_model_config
 from python_backend.runner.torch_runner.runner import TorchRunner
 from router_backend.core.errors import ConfigError, RunnerError

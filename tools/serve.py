@@ -23,6 +23,7 @@ from types import FrameType
 
 from python_backend.config import Deployment
 from python_backend.roles.agreeing import read_agreement
+from python_backend.roles.memory import memory_plans
 from python_backend.transport.directory import ENVIRONMENT_KEY
 from router_backend.core.errors import ConfigError
 from tools.serving.admin import Admin, AdminError
@@ -84,13 +85,14 @@ def run_folders() -> Iterator[tuple[Path, Path]]:
 
 
 def checked(deployment: Deployment, repository: Path) -> None:
-    """ServerError with every reason why this machine cannot serve, each with its cure; ConfigError when the
-    models do not fit together."""
+    """Says how memory is shared. ServerError with every reason why this machine cannot serve, each with its
+    cure; ConfigError when the models do not fit together, or not into their memory budget."""
     models = len(list(repository.glob("*/config.pbtxt")))
     found = [*problems(needs_of(models)), *weight_problems(deployment, repository)]
     if found:
         raise ServerError(f"this machine cannot serve yet:\n{told(found)}")
     read_agreement(deployment, repository)
+    say("\n".join(line for plan in memory_plans(deployment, repository) for line in plan.lines()))
 
 
 @contextlib.contextmanager

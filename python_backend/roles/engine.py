@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment, ModelSettings
 from python_backend.roles.agreeing import script_file
+from python_backend.roles.memory import KV_TOKENS_DEFAULT, memory_plans, with_kv_tokens
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
 from python_backend.runner.scripted_runner import ScriptedSettings, load_script
 from python_backend.runner.torch_runner.settings import TorchSettings
 from router_backend.core.request import ModelIndex
 
+_log = logging.getLogger(__name__)
+
 
 def build_runner(deployment: Deployment, name: str, repository: Path, agreement: Agreement) -> ModelRunner:
-    """The engine of model `name`, loaded; ConfigError says what is wrong with its files."""
-    model = deployment.model(name)
+    """The engine of model `name`, loaded; ConfigError says what is wrong with its files or does not fit."""
+    plans = memory_plans(deployment, repository)
+    for line in [line for plan in plans for line in plan.lines()]:
+        _log.info("%s", line)
+    model = with_kv_tokens(deployment, plans).model(name)
     index = ModelIndex(deployment.names.index(name))
     settings = engine_settings(model, index, repository, agreement.vocab_size)
     return runner_factory(model.engine)(settings)
 
 
 def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, vocab_size: int) -> Any:
-    """The frozen settings that this model's engine is built from; ids from `vocab_size` on are padding."""
+    """The frozen settings that this model's engine is built from; ids from `vocab_size` on are padding.
+
+    Without planned `kv_tokens` the pool has the default size.
+    """
+    kv_tokens = model.kv_tokens or KV_TOKENS_DEFAULT
     if model.engine == "torch":
         return TorchSettings(
             model_dir=repository / (model.model_dir or f"{model.name}/1"),
             dtype=model.dtype,
             threads=model.threads,
-            kv_tokens=model.kv_tokens,
+            kv_tokens=kv_tokens,
             block_size=model.block_size,
             length_max=model.length_max,
             vocab_size=vocab_size,
             model=index,
             heads=tuple((name, repository / folder) for name, folder in sorted(model.heads.items())),
         )
-    num_blocks = model.kv_tokens // model.block_size
+    num_blocks = kv_tokens // model.block_size
     script = load_script(repository / script_file(model), index)
     return ScriptedSettings(script, index, num_blocks, model.block_size, model.length_max)

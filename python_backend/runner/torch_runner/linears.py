@@ -28,8 +28,6 @@ Packer = Callable[[Tensor, Tensor | None], Linear]
 
 NativeRun = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], None]
 """Takes activations [T, E] and writes the product [T, N]."""
-FLOAT32_BYTES_AUTO_MAX = 64 << 20
-"""`auto` keeps models up to this size in float32: their weights stay in the cache, halves gain little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +160,3 @@ PRECISIONS = MappingProxyType(
         "int8": Precision(torch.float32, pack_int8),
     }
 )
-
-
-def chosen_dtype(dtype: str, num_weights: int) -> str:
-    """`dtype`, or what `auto` means for a model of so many weights."""
-    if dtype != "auto":
-        return dtype
-    return "float32" if 4 * num_weights <= FLOAT32_BYTES_AUTO_MAX else "float16"

@@ -14,8 +14,9 @@ from torch import Tensor
 from python_backend.runner.base import RunnerInfo
 from python_backend.runner.heads.loading import HeadBook, load_head
 from python_backend.runner.heads.vocabulary import tokenizer_sha
+from python_backend.runner.torch_runner.footprint import chosen_dtype
 from python_backend.runner.torch_runner.kv_pool import KvPool
-from python_backend.runner.torch_runner.linears import PRECISIONS, Precision, chosen_dtype
+from python_backend.runner.torch_runner.linears import PRECISIONS, Precision
 from python_backend.runner.torch_runner.model import Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
 from python_backend.runner.torch_runner.packing import Layout, pack

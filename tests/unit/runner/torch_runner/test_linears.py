@@ -15,7 +15,6 @@ from python_backend.runner.torch_runner.linears import (
     HalfLinear,
     Int8Linear,
     Packer,
-    chosen_dtype,
 )
 from router_backend.native import kernels
 
@@ -95,21 +94,6 @@ def test_packing_and_computing_warn_nobody(name: str) -> None:
         packed(drawn(4, 6).to(activations), None)(drawn(2, 6).to(activations))
 
     assert seen == []
-
-
-@pytest.mark.parametrize(
-    ("dtype", "num_weights", "chosen"),
-    [
-        ("auto", 1_000_000, "float32"),
-        ("auto", 16_777_216, "float32"),
-        ("auto", 16_777_217, "float16"),
-        ("int8", 5, "int8"),
-    ],
-)
-def test_auto_keeps_small_models_exact_and_halves_large_ones(
-    dtype: str, num_weights: int, chosen: str
-) -> None:
-    assert chosen_dtype(dtype, num_weights) == chosen
 
 
 @every_format

@@ -1,0 +1,83 @@
+"""From a deployment to the memory plan of each of its devices.
+
+Reads configurations of models, never weights. Every process of a server makes the same plan, so nothing of it
+travels. A scripted engine holds no KV and takes no part, nor does one that plans its memory by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from python_backend.config import Deployment, ModelSettings
+from python_backend.roles.place import model_dir
+from python_backend.runner.heads.card import WEIGHTS_FILE
+from python_backend.runner.torch_runner.devices import usable_bytes
+from python_backend.runner.torch_runner.footprint import StepLimits, footprint
+from python_backend.runner.torch_runner.model_config import load_model_config
+from router_backend.planner.memory import Footprint, MemoryPlan, parse_bytes, plan_memory
+
+KV_TOKENS_DEFAULT = 65536
+"""Of a model that neither says how many nor shares a budget."""
+AUTO = "auto"
+
+
+def memory_plans(deployment: Deployment, repository: Path) -> tuple[MemoryPlan, ...]:
+    """One plan per device, in the order of the models; ConfigError with the sum where it does not fit."""
+    by_device: dict[str, list[ModelSettings]] = {}
+    for model in deployment.models:
+        if model.engine == "torch":
+            by_device.setdefault(_device(model), []).append(model)
+    return tuple(_plan(deployment, repository, device, models) for device, models in by_device.items())
+
+
+def with_kv_tokens(deployment: Deployment, plans: tuple[MemoryPlan, ...]) -> Deployment:
+    """The deployment with the size of every pool filled in."""
+    planned = {model.footprint.name: model.kv_tokens for plan in plans for model in plan.models}
+    sizes = [planned.get(model.name, model.kv_tokens or KV_TOKENS_DEFAULT) for model in deployment.models]
+    models = tuple(
+        model.model_copy(update={"kv_tokens": size})
+        for model, size in zip(deployment.models, sizes, strict=True)
+    )
+    return deployment.model_copy(update={"models": models})
+
+
+def _plan(deployment: Deployment, repository: Path, device: str, models: list[ModelSettings]) -> MemoryPlan:
+    budget = _budget(deployment, device)
+    footprints = [_footprint(deployment, repository, model, budget) for model in models]
+    tokens_max = deployment.front.live_max * min(_length_max(deployment, repository, one) for one in models)
+    return plan_memory(device, budget, footprints, tokens_max)
+
+
+def _device(model: ModelSettings) -> str:
+    """`cuda` is a name of the first GPU."""
+    return "cuda:0" if model.device == "cuda" else model.device
+
+
+def _budget(deployment: Deployment, device: str) -> int | None:
+    told = deployment.memory_budget
+    size = told if isinstance(told, str) else told.get(device, "")
+    if not size:
+        return None
+    return usable_bytes(device) if size == AUTO else parse_bytes(size)
+
+
+def _length_max(deployment: Deployment, repository: Path, model: ModelSettings) -> int:
+    return model.length_max or load_model_config(model_dir(deployment, repository, model.name)).length_max
+
+
+def _footprint(
+    deployment: Deployment, repository: Path, model: ModelSettings, budget: int | None
+) -> Footprint:
+    config = load_model_config(model_dir(deployment, repository, model.name))
+    length_max = _length_max(deployment, repository, model)
+    limits = StepLimits(model.batch_tokens_max, model.batch_max, length_max)
+    found = footprint(config, model.dtype, _device(model), limits)
+    heads = [repository / folder / WEIGHTS_FILE for folder in model.heads.values()]
+    return Footprint(
+        model.name,
+        found.weights + sum(file.stat().st_size for file in heads if file.exists()),
+        found.activations,
+        found.kv_bytes_per_token,
+        model.block_size,
+        model.kv_tokens if budget is not None else model.kv_tokens or KV_TOKENS_DEFAULT,
+    )
