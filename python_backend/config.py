@@ -55,6 +55,8 @@ class ModelSettings(Settings):
     """Size of the KV pool; default: an equal share of the device's memory budget, where there is one, else
     65536."""
     block_size: int = Field(16, ge=1, le=256)
+    parked_kv_max: float = Field(0.9, ge=0, le=1)
+    """Share of the pool that requests may keep here while they run on another model."""
     length_max: int | None = Field(None, ge=2)
     heads: dict[Name, str] = {}
     """Router heads by name: folders of `router.json` and `router.safetensors`, relative to the repository."""

@@ -219,6 +219,7 @@ def _scheduler(deployment: Deployment, name: str, info: RunnerInfo, agreed: Agre
         batch_tokens_max=model.batch_tokens_max,
         deadline_s=deployment.deadline_ms / 1000.0,
         mode=deployment.mode,
+        parked_kv_max=model.parked_kv_max,
     )
     return Scheduler(settings, agreed.book(deployment, index))
 

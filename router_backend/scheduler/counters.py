@@ -37,6 +37,8 @@ class Counters:
     """Rows whose policy fell back because a signal was NaN or infinite."""
     preemptions: int = 0
     parked_evictions: int = 0
+    kv_stalls: int = 0
+    """Times when nobody who was ready found room, broken by taking it from the parked."""
     stale_messages: int = 0
     duplicate_messages: int = 0
     nacks: int = 0

@@ -2,18 +2,19 @@
 
 Rows are taken in the order in which they began to wait. Each gets as many tokens as the budget
 allows after one for every row behind it, so a long prompt comes in chunks and never holds up decode
-rows. When blocks run out, parked sequences lose their cache first (the cheapest to recompute), then
-the ready ones that waited least.
+rows. Who finds no room waits while the others run; and until there is room for the first that waits without
+a cache, no other one begins, or short ones would keep a long one out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from router_backend.core.sequence import Sequence
-from router_backend.core.state import Event, State
+from router_backend.core.state import Event
 from router_backend.scheduler.batch import Needs, Row
+from router_backend.scheduler.pressure import KvPressure
 from router_backend.scheduler.roster import Roster
 
 
@@ -22,31 +23,57 @@ class RowBuilder:
     """Builds the batches of one roster."""
 
     roster: Roster
+    pressure: KvPressure = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pressure = KvPressure(self.roster)
 
     def build(self) -> tuple[tuple[Row, ...], Needs]:
-        """Rows in waiting order and what their policies need; moves their sequences to executing."""
+        """Rows in waiting order and what their policies need; moves their sequences to executing.
+
+        At least one row if anybody is ready.
+        """
+        ready = self.roster.queues.ready
+        rows = self._rows(list(ready.values()))
+        if not rows and ready:
+            rows = self._rows([self.pressure.free_for_oldest()])
+        return tuple(rows), self._needs(rows)
+
+    def _rows(self, ready: list[Sequence]) -> list[Row]:
         settings = self.roster.settings
-        candidates = list(islice(self.roster.queues.ready.values(), settings.batch_max))
-        budget = settings.batch_tokens_max
+        budget, behind = settings.batch_tokens_max, min(len(ready), settings.batch_max)
         rows: list[Row] = []
-        needs = Needs()
-        for behind, sequence in zip(range(len(candidates) - 1, -1, -1), candidates, strict=True):
-            row = self._row(sequence, budget - behind)
-            if row is None:
+        is_closed = False
+        for sequence in ready:
+            if not behind:
                 break
+            is_beginning = not sequence.blocks
+            if is_beginning and is_closed:
+                continue
+            row = self._row(sequence, budget - behind + 1)
+            if row is None:
+                is_closed |= is_beginning
+                continue
             rows.append(row)
+            behind -= 1
             budget -= len(row.token_ids)
-            if row.is_sampling and sequence.router.needs != needs:
-                needs = needs.union(sequence.router.needs)
-        return tuple(rows), needs
+        return rows
+
+    def _needs(self, rows: Iterable[Row]) -> Needs:
+        needs = Needs()
+        for row in rows:
+            wanted = self.roster.queues.executing[row.request_id].router.needs
+            if row.is_sampling and wanted != needs:
+                needs = needs.union(wanted)
+        return needs
 
     def _row(self, sequence: Sequence, tokens_max: int) -> Row | None:
         """The sequence's row of at most `tokens_max` tokens; None when there is no room for it now."""
-        if not sequence.blocks:
-            self._match_prefix(sequence)
+        if not sequence.blocks and not self._begin(sequence):
+            return None
         start = sequence.num_computed
         end = min(len(sequence.tokens), start + tokens_max)
-        if not self._make_room(sequence, end):
+        if not self.pressure.make_room(sequence, end):
             return None
         self.roster.kv.reserve(sequence, end)
         self._launch(sequence)
@@ -63,42 +90,19 @@ class RowBuilder:
             sequence.request.stop_ids,
         )
 
+    def _begin(self, sequence: Sequence) -> bool:
+        """Give a sequence without blocks what the prefix cache has of it, if the rest finds room."""
+        kv, counters = self.roster.kv, self.roster.counters
+        found = kv.match_prefix(sequence)
+        counters.prefix_lookups += 1
+        counters.prefix_lookups_on_return += sequence.sent is not None
+        if not self.pressure.make_room_to_begin(sequence):
+            kv.release(sequence)
+            return False
+        counters.prefix_hit_tokens += found
+        return True
+
     def _launch(self, sequence: Sequence) -> None:
         sequence.happen(Event.SCHEDULED)
         queues = self.roster.queues
         queues.executing[sequence.request_id] = queues.ready.pop(sequence.request_id)
-
-    def _match_prefix(self, sequence: Sequence) -> None:
-        counters = self.roster.counters
-        counters.prefix_lookups += 1
-        counters.prefix_lookups_on_return += sequence.sent is not None
-        counters.prefix_hit_tokens += self.roster.kv.match_prefix(sequence)
-
-    def _make_room(self, sequence: Sequence, length: int) -> bool:
-        while not self.roster.kv.can_reserve(sequence, length):
-            victim = self._cheapest_parked() or self._latest_ready(sequence)
-            if victim is None:
-                return False
-            self._evict(victim)
-        return True
-
-    def _cheapest_parked(self) -> Sequence | None:
-        holders = [sequence for sequence in self.roster.queues.parked.values() if sequence.blocks]
-        return min(holders, key=lambda holder: (holder.num_computed, holder.arrival), default=None)
-
-    def _latest_ready(self, sequence: Sequence) -> Sequence | None:
-        for other in reversed(self.roster.queues.ready.values()):
-            if other is sequence:
-                return None
-            if other.blocks:
-                return other
-        return None
-
-    def _evict(self, victim: Sequence) -> None:
-        counters = self.roster.counters
-        counters.recomputed_tokens += self.roster.kv.release(victim)
-        if victim.state is State.RUNNING:
-            victim.happen(Event.PREEMPTED)
-            counters.preemptions += 1
-        else:
-            counters.parked_evictions += victim.state is State.PENDING_RETURN

@@ -221,4 +221,5 @@ class Scheduler:
         sequence.sent = handoff
         self.roster.queues.parked[sequence.request_id] = sequence
         self.counters.handoffs_sent += 1
+        self._rows.pressure.limit_parked()
         return [Send(handoff.target, handoff)]

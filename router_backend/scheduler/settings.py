@@ -22,12 +22,21 @@ class SchedulerSettings:
     batch_tokens_max: int
     deadline_s: float
     mode: Mode = Mode.DELAYED
+    parked_kv_max: float = 0.9
+    """Share of the pool that parked sequences may hold together."""
 
     def __post_init__(self) -> None:
         if self.batch_max < 1:
             raise ConfigError(f"batch_max: {self.batch_max} must be at least 1")
         if self.batch_tokens_max < self.batch_max:
             raise ConfigError(f"batch_tokens_max: {self.batch_tokens_max} is below {self.batch_max=}")
+
+        if not 0 <= self.parked_kv_max <= 1:
+            raise ConfigError(f"parked_kv_max: {self.parked_kv_max} must be from 0 to 1")
+
+    @property
+    def parked_blocks_max(self) -> int:
+        return int(self.num_blocks * self.parked_kv_max)
 
     @property
     def models(self) -> int:

@@ -320,20 +320,6 @@ def test_under_pressure_the_cheapest_parked_sequence_loses_its_cache():
     chosen.check_integrity()
 
 
-def test_without_parked_sequences_the_one_that_waited_least_is_preempted():
-    chosen = scheduler(num_blocks=4, length_max=16)
-    chosen.admit(request("a", range(7), max_tokens=4), 0.0)
-    chosen.admit(request("b", range(20, 27), max_tokens=4), 0.0)
-    step(chosen, 40, 41)
-    step(chosen, 42, 43)
-    planned = plan(chosen)
-
-    assert [row.request_id for row in planned.rows] == ["a"]
-    assert chosen.counters.preemptions == 1
-    chosen.apply(planned, output(44), 0.0)
-    assert plan(chosen).rows[0].request_id == "b"
-
-
 def test_a_request_that_can_never_fit_is_refused_with_the_arithmetic():
     (close, *_) = scheduler(num_blocks=2).admit(request(prompt=range(5), max_tokens=6), 0.0)
 
