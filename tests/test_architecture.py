@@ -41,7 +41,12 @@ SEALED = ("runner", "transport", "server")
 
 THIRD_PARTY_HOMES = {
     "msgspec": ("router_backend/handoff/codec.py",),
-    "pydantic": ("python_backend/config.py", "python_backend/runner/heads/", "tools/"),
+    "pydantic": (
+        "python_backend/config.py",
+        "python_backend/runner/heads/",
+        "python_backend/openai/",
+        "tools/",
+    ),
     "yaml": ("python_backend/config.py", "tools/"),
     "zmq": ("python_backend/transport/", "tools/bench_handoff.py"),
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
@@ -51,7 +56,11 @@ THIRD_PARTY_HOMES = {
     "tokenizers": ("python_backend/text/", "tools/"),
     "jinja2": ("python_backend/text/", "tools/"),
     "transformers": ("tools/",),
-    "tritonclient": ("tools/",),
+    "tritonclient": ("python_backend/client/", "tools/"),
+    "grpc": ("python_backend/client/",),
+    "fastapi": ("python_backend/openai/",),
+    "starlette": ("python_backend/openai/",),
+    "uvicorn": ("python_backend/openai/", "tools/"),
     "rich": ("tools/",),
     "matplotlib": ("tools/",),
 }
@@ -194,6 +203,36 @@ def test_loops_see_only_the_base_of_runner_transport_and_server() -> None:
     assert not wrong, _breaches(wrong)
 
 
+CLIENT_SIDE = {
+    "client": ("python_backend.client", "python_backend.server.contracts"),
+    "openai": ("python_backend.openai", "python_backend.client"),
+}
+"""What runs in a process of a client's own, and all that it may see of this project."""
+
+
+@pytest.mark.parametrize("folder", CLIENT_SIDE)
+def test_a_client_sees_nothing_of_the_server_but_the_table_of_its_tensors(folder: str) -> None:
+    wrong = [
+        item
+        for item in imports(SHELL)
+        if item.top in SOURCE
+        and _folder(item.module.name) == folder
+        and not item.target.startswith(CLIENT_SIDE[folder])
+    ]
+    assert not wrong, _breaches(wrong)
+
+
+def test_the_server_knows_nothing_of_its_clients() -> None:
+    wrong = [
+        item
+        for item in imports(CORE, SHELL)
+        if item.top == SHELL
+        and _folder(item.target) in CLIENT_SIDE
+        and _folder(item.module.name) not in CLIENT_SIDE
+    ]
+    assert not wrong, _breaches(wrong)
+
+
 def test_only_the_entry_module_imports_the_roles() -> None:
     wrong = [
         item
@@ -259,7 +298,11 @@ for name in sys.argv[2:]:
 
 def _front_modules() -> list[str]:
     names = [module.name for module in modules(SHELL)]
-    light = [name for name in names if _folder(name) in {"loops", "text", "runner"} and "_runner" not in name]
+    light = [
+        name
+        for name in names
+        if _folder(name) in {"loops", "text", "runner", "client"} and "_runner" not in name
+    ]
     return [name for name in light if name not in HEADS_ON_A_DEVICE]
 
 
