@@ -66,7 +66,9 @@ class HomeLost:
     home: str
 
 
-SchedulerMessage = Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Thresholds
+SchedulerMessage = (
+    Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Thresholds
+)
 DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
 
 

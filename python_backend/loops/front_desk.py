@@ -50,7 +50,9 @@ class FrontDesk:
 
     def gauges(self) -> Gauges:
         unsent = sum(opened.port.unsent for opened in self._open.values())
-        return Gauges(self._live, len(self._open) - self._live, unsent, self._peers.up(), self.is_draining)
+        return Gauges(
+            self._live, len(self._open) - self._live, unsent, self._peers.up(), self.is_draining
+        )
 
     def take_aborts(self) -> list[Abort]:
         """What the subservers must be told; each is returned once."""

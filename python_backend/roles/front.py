@@ -86,3 +86,4 @@ class Front:
         self._readers.shutdown(wait=False, cancel_futures=True)
         if not self._thread.is_alive():
             self._transport.close()
+

@@ -123,3 +123,4 @@ def _rotated(seeds: list[int], k: int) -> list[int]:
     """Client k's seeds: the same in every run, other ones than its neighbours'."""
     start = 31 * k % len(seeds)
     return seeds[start:] + seeds[:start]
+
