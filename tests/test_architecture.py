@@ -52,7 +52,7 @@ THIRD_PARTY_HOMES = {
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
     "torch": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
     "safetensors": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
-    "tensorrt_llm": ("python_backend/runner/trtllm_runner/",),
+    "tensorrt_llm": ("python_backend/runner/trtllm_runner/", "tools/trtllm_tap.py"),
     "tokenizers": ("python_backend/text/", "tools/"),
     "jinja2": ("python_backend/text/", "tools/"),
     "transformers": ("tools/",),
