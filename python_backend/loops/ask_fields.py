@@ -20,6 +20,7 @@ SEED_MAX = 2**63 - 1
 TOP_K_MAX = 2**31 - 1
 WHOLE_MAX = 2**63 - 1
 """Nothing beyond can travel between processes."""
+LOGPROBS_MAX = 20
 STOP_STRINGS_MAX = 32
 STOP_CHARS_MAX = 4096
 MESSAGE_KEYS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
@@ -40,8 +41,10 @@ def read_sampling(ask: Ask, draw_seed: Callable[[], int]) -> Sampling:
         raise RequestError(f"top_k: {top_k} must be at most {TOP_K_MAX}; 0 = off")
     if ask.seed is not None and not 0 <= ask.seed <= SEED_MAX:
         raise RequestError(f"seed: {ask.seed} must be from 0 to {SEED_MAX}")
+    if ask.logprobs is not None and not 0 <= ask.logprobs <= LOGPROBS_MAX:
+        raise RequestError(f"logprobs: {ask.logprobs} must be from 0 to {LOGPROBS_MAX} tokens")
     seed = draw_seed() if ask.seed is None else ask.seed
-    return read_penalties(ask, Sampling(temperature, max(top_k, 0), top_p, seed))
+    return read_penalties(ask, Sampling(temperature, max(top_k, 0), top_p, seed, logprobs=ask.logprobs))
 
 
 def read_max_tokens(asked: int | None) -> int | None:

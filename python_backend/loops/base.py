@@ -6,10 +6,11 @@ The loop answers with `Piece`s, the last of which carries a `Finish`, exactly on
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from router_backend.core.effects import Reason
+from router_backend.core.effects import Reason, TokenLogprobs
 from router_backend.core.request import PolicyValue
 
 
@@ -36,6 +37,8 @@ class Ask:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     min_tokens: int | None = None
+    logprobs: int | None = None
+    """Report each token's log-probability, and so many likeliest tokens beside it."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """(token id, what to add to its logit), as the client ordered them."""
     bad_words: tuple[str, ...] = ()
@@ -66,6 +69,44 @@ class Finish:
     output_tokens: int = 0
     discarded_tokens: int = 0
     handoffs: int = 0
+    seed: int | None = None
+    """Whoever sends it with the same request gets the same answer; None if none was drawn yet."""
+
+
+class Likely(NamedTuple):
+    """A token, how likely its author found it (`router_backend.core.effects.TokenLogprobs`), its bytes."""
+
+    token_id: int
+    logprob: float
+    spelling: bytes = b""
+    """Empty where nobody has the tokenizer: a subserver that is called alone."""
+
+
+class TokenReport(NamedTuple):
+    """The token that was written, and the ones that its author found likeliest."""
+
+    own: Likely
+    top: tuple[Likely, ...] = ()
+
+
+Spell = Callable[[int], bytes]
+
+
+def _unspelled(token_id: int) -> bytes:
+    return b""
+
+
+def reports(
+    token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs], spell: Spell = _unspelled
+) -> tuple[TokenReport, ...]:
+    """One per token; none when there are no log-probabilities."""
+    return tuple(
+        TokenReport(
+            Likely(token, told.own, spell(token)),
+            tuple(Likely(other, value, spell(other)) for other, value in told.top),
+        )
+        for token, told in zip(token_ids, logprobs, strict=bool(logprobs))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +121,8 @@ class Piece:
     finish: Finish | None = field(default=None)
     chars: tuple[int, ...] = ()
     """Characters of the answer per token, where there is text: they divide the joined text of all pieces."""
+    logprobs: tuple[TokenReport, ...] = ()
+    """One per token if the client asked, else none."""
 
 
 class ResponsePort(Protocol):

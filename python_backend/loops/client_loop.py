@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
+from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, TokenReport, reports
 from python_backend.loops.decode_loop import BROKEN, UNLOADED, DecodeEvent
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor, timeout_s, to_request
@@ -30,6 +30,7 @@ class _Client:
     deadline: float
     token_ids: list[int] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
+    logprobs: list[TokenReport] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,10 @@ class ClientLoop:
         sources = (int(emit.model),) * len(emit.token_ids)
         client.token_ids += emit.token_ids
         client.sources += sources
+        told = reports(emit.token_ids, emit.logprobs)
+        client.logprobs += told
         if client.is_streaming:
-            client.port.put(Piece(token_ids=emit.token_ids, sources=sources))
+            client.port.put(Piece(token_ids=emit.token_ids, sources=sources, logprobs=told))
 
     def _close(self, close: Close) -> None:
         client = self._clients.pop(close.request_id, None)
@@ -184,8 +187,10 @@ def split_code(message: str) -> tuple[str, str]:
 
 def _finish(client: _Client, reason: Reason, code: str, message: str, usage: Usage = _NO_USAGE) -> None:
     prompt_tokens, output_tokens = client.request.prompt_len, len(client.token_ids)
-    finish = Finish(reason, code, message, "", prompt_tokens, output_tokens, usage.discarded, usage.handoffs)
+    counts = (prompt_tokens, output_tokens, usage.discarded, usage.handoffs)
+    finish = Finish(reason, code, message, "", *counts, client.request.sampling.seed)
     if client.is_streaming:
         client.port.put(Piece(prompt_tokens=prompt_tokens, finish=finish))
-    else:
-        client.port.put(Piece("", tuple(client.token_ids), tuple(client.sources), prompt_tokens, finish))
+        return
+    told = tuple(client.logprobs)
+    client.port.put(Piece("", tuple(client.token_ids), tuple(client.sources), prompt_tokens, finish, logprobs=told))

@@ -164,6 +164,7 @@ class FrontDesk:
             stop=ticket.stop,
             stop_ids=ticket.request.stop_ids,
             min_tokens=ticket.request.sampling.min_tokens,
+            logprobs=ticket.request.sampling.logprobs,
             echo=ticket.echo,
             is_streaming=ask.is_streaming,
             flush_tokens=settings.flush_tokens,
@@ -184,7 +185,7 @@ class FrontDesk:
 
     def _deliver(self, opened: OpenRequest, deliveries: list[Delivery], now: float) -> None:
         for delivery in deliveries:
-            piece = opened.piece(delivery)
+            piece = opened.piece(delivery, self._text.spelling)
             self._counts.count_tokens(piece.sources)
             opened.count_routed(piece.sources)
             if piece.finish is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
+from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, Spell, reports
 from python_backend.loops.request_door import Ticket
 from router_backend.core.errors import RouterError
 from router_backend.core.request import RequestId
@@ -36,7 +36,11 @@ class OpenRequest:
         if self.ticket is not None:
             self.routed += sum(model != self.ticket.entry for model in sources)
 
-    def piece(self, delivery: Delivery) -> Piece:
+    @property
+    def seed(self) -> int | None:
+        return self.ticket.request.sampling.seed if self.ticket else None
+
+    def piece(self, delivery: Delivery, spell: Spell) -> Piece:
         return Piece(
             delivery.text,
             delivery.token_ids,
@@ -44,6 +48,7 @@ class OpenRequest:
             self.prompt_tokens,
             self._finish(delivery),
             delivery.chars,
+            reports(delivery.token_ids, delivery.logprobs, spell),
         )
 
     def _finish(self, delivery: Delivery) -> Finish | None:
@@ -59,6 +64,7 @@ class OpenRequest:
             ending.output_tokens,
             ending.usage.discarded,
             ending.usage.handoffs,
+            self.seed,
         )
 
 

@@ -156,14 +156,18 @@ class ScriptedRunner:
         entropy = np.where(is_uncertain, high, script.entropy_low).astype(np.float32)
         max_prob = np.where(is_uncertain, 0.3, 0.99).astype(np.float32)
         topk = min(needs.topk, script.vocab_size)
-        ranks = np.arange(topk)
+        told = min(max(row.sampling.logprobs or 0 for row in rows), script.vocab_size)
+        own, ranks = np.log(max_prob), np.arange(max(topk, told), dtype=np.float32)
+        likeliest = (tokens[:, None] + np.arange(len(ranks))) % script.vocab_size
         return StepOutput(
             tokens=tokens,
-            logprobs=np.log(max_prob),
+            logprobs=own,
             entropy=entropy if needs.entropy else None,
             max_prob=max_prob if needs.max_prob else None,
-            topk_ids=(tokens[:, None] + ranks) % script.vocab_size if topk else None,
-            topk_logits=np.broadcast_to(-ranks, (len(rows), topk)).astype(np.float32) if topk else None,
+            topk_ids=likeliest[:, :topk] if topk else None,
+            topk_logits=np.broadcast_to(-ranks[:topk], (len(rows), topk)) if topk else None,
+            top_ids=likeliest[:, :told] if told else None,
+            top_logprobs=own[:, None] - ranks[:told] if told else None,
             hidden=np.zeros((len(rows), script.hidden_size), dtype=np.float32) if needs.hidden else None,
         )
 

@@ -57,12 +57,13 @@ _RETURNS = _all(
     "return_num_input_tokens",
     "return_num_output_tokens",
     "return_routing",
+    "return_seed",
 )
 _ROUTING_OUT = (
     *_all("INT32", "token_source", "token_chars", dims=(-1,)),
     *_all("INT32", "num_switches", "num_discarded_tokens"),
 )
-_ENDS = _all("STRING", "finish_reason", "stop_reason", dims=(-1,))
+_ENDS = (*_all("STRING", "finish_reason", "stop_reason", dims=(-1,)), *_all("UINT64", "seed_used"))
 
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 _LEAST = ("min_tokens", "min_length")
@@ -70,7 +71,7 @@ _LEAST = ("min_tokens", "min_length")
 SAMPLING = frozenset(
     (
         *("max_tokens", "temperature", "top_k", "top_p", "seed", "stop", "ignore_eos"),
-        *("min_p", "logit_bias", "bad_words", *_PENALTIES, *_LEAST),
+        *("min_p", "logit_bias", "bad_words", "logprobs", *_PENALTIES, *_LEAST),
     )
 )
 
@@ -79,7 +80,7 @@ TEXT = Contract(
         *_all("STRING", "text_input", "messages", "tools", "sampling_parameters", "logit_bias"),
         *_all("BOOL", "stream", "ignore_eos", "return_cumulative_logprob", "return_logprobs"),
         *_RETURNS,
-        *_all("INT32", "max_tokens", "top_k", *_LEAST),
+        *_all("INT32", "max_tokens", "top_k", "logprobs", *_LEAST),
         *_all("FP32", "temperature", "top_p", "min_p", *_PENALTIES),
         *_all("UINT64", "seed"),
         *_all("STRING", "stop", "bad_words", dims=(-1,)),
@@ -90,13 +91,21 @@ TEXT = Contract(
         *_ENDS,
         *_all("UINT32", "num_input_tokens"),
         *_all("UINT32", "num_output_tokens", dims=(-1,)),
+        *_all("FP32", "cumulative_logprob", dims=(-1,)),
+        *_all("STRING", "logprobs", dims=(-1,)),
         *_ROUTING_OUT,
     ),
     parameters=SAMPLING,
 )
 """`token_router`, as Triton's vLLM backend: https://github.com/triton-inference-server/vllm_backend."""
 
-_LOGITS = ("return_log_probs", "return_context_logits", "return_generation_logits", "return_perf_metrics")
+_LOGITS = ("return_context_logits", "return_generation_logits", "return_perf_metrics")
+_LOGPROBS_OUT = (
+    *_all("FP32", "output_log_probs", "top_log_probs", dims=(-1, -1)),
+    *_all("INT32", "top_log_prob_ids", dims=(-1, -1)),
+    *_all("FP32", "cum_log_probs", dims=(-1,)),
+)
+"""The first and the last are TensorRT-LLM's, [beams, tokens] and [beams]; the others are [tokens, top]."""
 
 ENSEMBLE = Contract(
     inputs=(
@@ -106,11 +115,11 @@ ENSEMBLE = Contract(
         *_RETURNS,
         *_all("STRING", "stop_words", "bad_words", dims=(-1,)),
         *_all("STRING", "logit_bias"),
-        *_all("INT32", "top_k", "end_id", "pad_id", *_LEAST),
+        *_all("INT32", "top_k", "logprobs", "end_id", "pad_id", *_LEAST),
         *_all("INT32", "beam_width", "num_return_sequences"),
         *_all("FP32", "temperature", "top_p", "min_p", "length_penalty", *_PENALTIES),
         *_all("UINT64", "seed"),
-        *_all("BOOL", *_LOGITS),
+        *_all("BOOL", "return_log_probs", *_LOGITS),
         *_ROUTING_IN,
     ),
     outputs=(
@@ -118,6 +127,7 @@ ENSEMBLE = Contract(
         *_ENDS,
         *_all("STRING", "error_message", dims=(-1,)),
         *_all("INT32", "num_input_tokens", "num_output_tokens"),
+        *_LOGPROBS_OUT,
         *_ROUTING_OUT,
     ),
     batch_max=1,
@@ -142,16 +152,18 @@ _TOKENS_IN = (
     *_required("input_ids", "INT32", (-1,)),
     *_required("request_output_len", "INT32"),
     *_all("INT32", "input_lengths", "runtime_top_k", "beam_width", "num_return_sequences", *_LEAST),
+    *_all("INT32", "logprobs"),
     *_all("INT32", "bad_words_list", dims=(2, -1)),
     *_all("STRING", "logit_bias"),
     *_all("BOOL", "streaming", "stop"),
     *_all("FP32", "temperature", "runtime_top_p", "min_p", "len_penalty", *_PENALTIES),
     *_all("UINT64", "seed"),
-    *_all("BOOL", "ignore_eos", *_LOGITS),
+    *_all("BOOL", "ignore_eos", "return_log_probs", *_LOGITS),
 )
 _TOKENS_OUT = (
     *_all("INT32", "output_ids", dims=(-1, -1)),
     *_all("INT32", "sequence_length", dims=(-1,)),
+    *_LOGPROBS_OUT,
 )
 
 TOKENS = Contract(
@@ -196,8 +208,6 @@ INERT: dict[str, tuple[Value, ...]] = {
     "len_penalty": (0.0, 1.0),
     "n": (0, 1),
     "num_return_sequences": (0, 1),
-    "return_cumulative_logprob": (False,),
-    "return_logprobs": (False,),
     **dict.fromkeys(_LOGITS, (False,)),
 }
 """Options that clients of these doors send without meaning anything by it: accepted at these values,

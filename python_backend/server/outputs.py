@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from python_backend.loops.base import Finish, Piece
+from python_backend.server.logprobs import Arrays, RunningSum, as_json, as_tensors
 from python_backend.server.tensors import Asked
-from python_backend.server.values import Array
 from router_backend.core.effects import Reason
 
-Arrays = dict[str, Array]
+__all__ = ["Arrays", "RouterShape", "Shape", "TextShape", "TokensShape", "error_text", "joined"]
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
@@ -31,6 +31,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
         chars=tuple(chain.from_iterable(piece.chars for piece in pieces)),
         prompt_tokens=max((piece.prompt_tokens for piece in pieces), default=0),
         finish=pieces[-1].finish if pieces else None,
+        logprobs=tuple(chain.from_iterable(piece.logprobs for piece in pieces)),
     )
 
 
@@ -41,12 +42,14 @@ class TextShape:
     asked: Asked
     is_driven = False
     _told_prompt: bool = field(default=False, init=False)
+    _sum: RunningSum = field(default_factory=RunningSum, init=False)
 
     def arrays(self, piece: Piece) -> Arrays:
         counts = _counts(self.asked, piece, self._told_prompt)
         self._told_prompt |= "num_input_tokens" in counts
         return {
             "text_output": _strings(piece.text),
+            **self._logprobs(piece),
             **{name: np.array([count], dtype=np.uint32) for name, count in counts.items()},
             **_routing(self.asked, piece),
             **_ending(self.asked, piece.finish),
@@ -55,6 +58,14 @@ class TextShape:
     def keepalive(self) -> Arrays | None:
         return None
 
+    def _logprobs(self, piece: Piece) -> Arrays:
+        total = self._sum.add(piece)
+        if not piece.logprobs and piece.finish is None:
+            return {}
+        returns = self.asked.returns
+        told = {"logprobs": _strings(as_json(piece))} if returns.logprobs and piece.logprobs else {}
+        return {**told, "cumulative_logprob": total} if returns.cumulative_logprob else told
+
 
 @dataclass(slots=True)
 class TokensShape:
@@ -62,9 +73,14 @@ class TokensShape:
 
     asked: Asked
     is_driven = False
+    _sum: RunningSum = field(default_factory=RunningSum, init=False)
 
     def arrays(self, piece: Piece) -> Arrays:
-        return {**_output_ids(piece), **_rows(_reason(piece.finish))}
+        return {
+            **_output_ids(piece),
+            **_rows(_logprobs(self.asked, piece, self._sum)),
+            **_rows(_reason(piece.finish)),
+        }
 
     def keepalive(self) -> Arrays | None:
         return None
@@ -76,6 +92,7 @@ class RouterShape:
 
     asked: Asked
     _told_prompt: bool = field(default=False, init=False)
+    _sum: RunningSum = field(default_factory=RunningSum, init=False)
 
     @property
     def is_driven(self) -> bool:
@@ -88,6 +105,7 @@ class RouterShape:
             **self._always(piece.text),
             **_output_ids(piece),
             **_rows({name: np.array([count], dtype=np.int32) for name, count in counts.items()}),
+            **_rows(_logprobs(self.asked, piece, self._sum)),
             **_rows(_routing(self.asked, piece)),
             **_rows(_ending(self.asked, piece.finish)),
             **_rows(_error(piece.finish)),
@@ -105,6 +123,14 @@ class RouterShape:
 Shape = TextShape | TokensShape | RouterShape
 
 
+def _logprobs(asked: Asked, piece: Piece, running: RunningSum) -> Arrays:
+    """What TensorRT-LLM's clients ask for with `return_log_probs`."""
+    total = running.add(piece)
+    if not asked.returns.logprobs or (not piece.logprobs and piece.finish is None):
+        return {}
+    return {**as_tensors(piece), "cum_log_probs": total}
+
+
 def _counts(asked: Asked, piece: Piece, told_prompt: bool) -> dict[str, int]:
     counts = {}
     if asked.returns.input_tokens and piece.prompt_tokens and not told_prompt:
@@ -115,11 +141,11 @@ def _counts(asked: Asked, piece: Piece, told_prompt: bool) -> dict[str, int]:
 
 
 def _routing(asked: Asked, piece: Piece) -> Arrays:
-    if not asked.returns.routing:
+    if not (asked.returns.routing or asked.returns.logprobs):
         return {}
     per_token = {"token_source": piece.sources, "token_chars": piece.chars}
     tokens = {name: np.array(each, dtype=np.int32) for name, each in per_token.items() if each}
-    if piece.finish is None:
+    if piece.finish is None or not asked.returns.routing:
         return dict(tokens)
     return {
         **tokens,
@@ -129,7 +155,18 @@ def _routing(asked: Asked, piece: Piece) -> Arrays:
 
 
 def _ending(asked: Asked, finish: Finish | None) -> Arrays:
-    """finish_reason when asked for, and always when the answer is not what it seems."""
+    """What is told at the end."""
+    return {**_seed(asked, finish), **_finish_reason(asked, finish)}
+
+
+def _seed(asked: Asked, finish: Finish | None) -> Arrays:
+    if not asked.returns.seed or finish is None or finish.seed is None:
+        return {}
+    return {"seed_used": np.array([finish.seed], dtype=np.uint64)}
+
+
+def _finish_reason(asked: Asked, finish: Finish | None) -> Arrays:
+    """When asked for, and always when the answer is not what it seems."""
     is_whole = finish is None or finish.reason in (Reason.STOP, Reason.LENGTH)
     if is_whole and not asked.returns.finish_reason:
         return {}

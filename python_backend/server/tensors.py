@@ -35,6 +35,9 @@ class Returns:
     input_tokens: bool = False
     output_tokens: bool = False
     routing: bool = False
+    logprobs: bool = False
+    cumulative_logprob: bool = False
+    seed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Asked:
     """Not a generation: end the one that has the same request id."""
 
 
+_LOGPROBS = ("return_logprobs", "return_log_probs")
 TIMEOUT_US_MAX = 2**63 - 1
 
 Reader = Callable[[Mapping[str, Array], Envelope], Asked]
@@ -74,6 +78,7 @@ def text_asked(values: Values) -> Asked:
         **prompt,
         **_named(values, "max_tokens", "temperature", "top_k", "top_p", "seed"),
         **constraints_of(values),
+        **_logprobs(values),
         stop=listed(values.get("stop")),
         ignore_eos=_flag(values, "ignore_eos"),
         is_streaming=_flag(values, "stream"),
@@ -93,7 +98,7 @@ def router_asked(values: Values) -> Asked:
         **_policy(values),
     )
     uid = cast("int | None", values.get("REQUEST_UID"))
-    return replace(tokens, ask=ask, returns=_returns(values), uid=uid)
+    return replace(tokens, ask=ask, uid=uid)
 
 
 def tokens_asked(values: Values) -> Asked:
@@ -104,10 +109,11 @@ def tokens_asked(values: Values) -> Asked:
         input_ids=_token_ids(values),
         **_named(named, "max_tokens", "temperature", "top_k", "top_p", "seed"),
         **constraints_of(values),
+        **_logprobs(values),
         ignore_eos=_flag(values, "ignore_eos"),
         is_streaming=_flag(values, "streaming"),
     )
-    return Asked(ask, is_stop=_flag(values, "stop"))
+    return Asked(ask, _returns(values), is_stop=_flag(values, "stop"))
 
 
 def _timeout_us(parameters: Mapping[str, Any]) -> int:
@@ -163,7 +169,18 @@ def _returns(values: Values) -> Returns:
         input_tokens=_flag(values, "return_num_input_tokens"),
         output_tokens=_flag(values, "return_num_output_tokens"),
         routing=_flag(values, "return_routing"),
+        logprobs="logprobs" in values or any(_flag(values, flag) for flag in _LOGPROBS),
+        cumulative_logprob=_flag(values, "return_cumulative_logprob"),
+        seed=_flag(values, "return_seed"),
     )
+
+
+def _logprobs(values: Values) -> dict[str, Any]:
+    """How many top tokens; a client that only wants the tokens' own log-probabilities sends a flag alone."""
+    if "logprobs" in values:
+        return {"logprobs": values["logprobs"]}
+    flags = (*_LOGPROBS, "return_cumulative_logprob")
+    return {"logprobs": 0} if any(_flag(values, flag) for flag in flags) else {}
 
 
 def _policy(values: Values) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class TextCodec(Protocol):
         """The text of `token_ids` without special tokens."""
         ...
 
+    def spelling(self, token_id: int) -> bytes:
+        """The bytes that a token stands for; a special token's name; nothing for an id without a token."""
+        ...
+
     def text_source(self) -> TextSource:
         """A fresh incremental detokenizer."""
         ...

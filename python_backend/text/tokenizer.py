@@ -83,6 +83,10 @@ class ModelTokenizer:
     def decode(self, token_ids: Iterable[int]) -> str:
         return self.text_source().decode(token_ids)
 
+    def spelling(self, token_id: int) -> bytes:
+        token = self._backend.id_to_token(token_id)
+        return b"" if token is None else self._bytes_of(token_id, token)
+
     def text_source(self) -> Detokenizer:
         return Detokenizer(self._backend, self._token_bytes, self._special)
 

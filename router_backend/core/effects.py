@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from router_backend.core.request import ModelIndex, RequestId
 
@@ -25,9 +25,28 @@ class Reason(str, Enum):
     ERROR = "error"
 
 
+class TokenLogprobs(NamedTuple):
+    """How likely a committed token's author found it, in nats.
+
+    From raw logits, before temperature, filters, penalties and bans, over the vocabulary that all models
+    share (R14). Never below `LOGPROB_MIN`.
+    """
+
+    own: float
+    top: tuple[tuple[int, float], ...] = ()
+    """(token id, logprob) of the author's likeliest tokens, downwards; as many as the request asks for."""
+
+
+LOGPROB_MIN = -9999.0
+"""Stands for what is impossible or no number, as other servers write it: JSON has no infinity."""
+
+
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Tokens that `model` has just committed; `position` is the index of the first in the answer."""
+    """Tokens that `model` has just committed; `position` is the index of the first in the answer.
+
+    `logprobs` has one entry per token when the request asks for them, else none.
+    """
 
     home: str
     request_id: RequestId
@@ -35,6 +54,7 @@ class Emit:
     position: int
     token_ids: tuple[int, ...]
     model: ModelIndex
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

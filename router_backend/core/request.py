@@ -36,8 +36,8 @@ class Sampling:
     """Runs of token ids that must not be completed, the prompt's tail included."""
     min_tokens: int = 0
     """The answer cannot end by a stop token before it has so many tokens."""
-    logprobs: int = 0
-    """How many likeliest tokens to report beside each one, from raw logits; 0 = none."""
+    logprobs: int | None = None
+    """How many likeliest tokens to report beside each one's own log-probability; None = report nothing."""
 
     @property
     def is_greedy(self) -> bool:

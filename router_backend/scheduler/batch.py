@@ -124,8 +124,8 @@ class StepOutput:
     `tokens` int[R]; `logprobs` float[R] of the sampled tokens at temperature 1; the rest only when
     the plan's needs ask: `entropy` float[R] in nats, `max_prob` float[R], `topk_ids` int[R, k] and
     `topk_logits` float[R, k] sorted downwards, `hidden` float[R, H], `scores[head]` float[R].
-    `top_ids` int[R, n] and `top_logprobs` float[R, n] only when a row's sampling asks for logprobs, n =
-    the most that any row asks for.
+    `top_ids` int[R, n] and `top_logprobs` float[R, n], sorted downwards, only when a row's sampling asks for
+    top tokens: n = the most that any row asks for; rows that do not ask hold nothing of meaning.
     """
 
     tokens: IntArray

@@ -22,6 +22,7 @@ from router_backend.handoff.message import Handoff
 from router_backend.policies.base import LOCAL, Router
 from router_backend.scheduler.batch import StepBatch, StepOutput
 from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.logprobs import Told, logprobs_of
 from router_backend.scheduler.settings import SchedulerSettings
 
 
@@ -49,14 +50,15 @@ class Settlement:
         entries = output.tokens.tolist()
         tokens = [entries[entry] for entry in picked]
         destinations = self._destinations(sampled, picked, output)
-        for sequence, token, destination in zip(sampled, tokens, destinations, strict=True):
+        logprobs = logprobs_of(sampled, picked, output)
+        for sequence, token, destination, told in zip(sampled, tokens, destinations, logprobs, strict=True):
             sequence.tokens.append(token)
             if isinstance(destination, PolicyError):
                 yield self._policy_fault(sequence, destination)
             elif destination == LOCAL:
-                yield self._stay(sequence, token)
+                yield self._stay(sequence, token, told)
             else:
-                yield self._leave(sequence, token, destination)
+                yield self._leave(sequence, token, destination, told)
 
     def _destinations(
         self, sampled: list[Sequence], picked: list[int], output: StepOutput
@@ -87,13 +89,13 @@ class Settlement:
         self.counters.unreadable_signals += step.num_unreadable
         return destinations
 
-    def _stay(self, sequence: Sequence, token: int) -> Outcome:
-        emit = self._commit(sequence, token)
+    def _stay(self, sequence: Sequence, token: int, told: Told) -> Outcome:
+        emit = self._commit(sequence, token, told)
         sequence.attempt = 0
         sequence.seen[sequence.model] = len(sequence.tokens)
         return Outcome(sequence, emit, self._end(sequence, token))
 
-    def _leave(self, sequence: Sequence, token: int, destination: int) -> Outcome:
+    def _leave(self, sequence: Sequence, token: int, destination: int, told: Told) -> Outcome:
         if not 1 <= destination <= len(self.settings.peers):
             return self._policy_fault(sequence, f"route: answered {destination}, which is no peer")
         target = self.settings.peers[destination - 1]
@@ -110,7 +112,7 @@ class Settlement:
             handoff, dropped = handoff_to(sequence, target), 0
         if dropped:
             return self._discard(sequence, handoff)
-        emit = self._commit(sequence, token)
+        emit = self._commit(sequence, token, told)
         end = self._end(sequence, token)
         return Outcome(sequence, emit, end, None if end else handoff)
 
@@ -130,12 +132,12 @@ class Settlement:
         error = what if isinstance(what, PolicyError) else PolicyError(f"{name}.{what}")
         return Outcome(sequence, end=Reason.ERROR, message=str(error))
 
-    def _commit(self, sequence: Sequence, token: int) -> Emit:
+    def _commit(self, sequence: Sequence, token: int, told: Told) -> Emit:
         """Count and announce the token that is now the sequence's last."""
         self.counters.committed += 1
         request = sequence.request
-        position = sequence.out_step - 1
-        return Emit(request.home, request.request_id, request.epoch, position, (token,), sequence.model)
+        position, model = sequence.out_step - 1, sequence.model
+        return Emit(request.home, request.request_id, request.epoch, position, (token,), model, told)
 
     def _end(self, sequence: Sequence, token: int) -> Reason | None:
         if token in sequence.request.stop_ids:

@@ -9,11 +9,12 @@ the committed text asks for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from router_backend.core.request import RequestId
-from router_backend.scheduler.batch import BatchPlan, Row, StepOutput
+from router_backend.scheduler.batch import BatchPlan, IntArray, Row, StepOutput
 from router_backend.simulation.commits import CommitLog, Text
 from router_backend.simulation.script import Script
 
@@ -55,14 +56,27 @@ class Engine:
         rows = plan.sampling_rows
         self.sampled += len(rows)
         tokens = np.array([self._token(row) for row in rows], dtype=np.int64)
+        columns = self._logprobs(rows, tokens)
         if not plan.needs.entropy:
-            return StepOutput(tokens)
+            return StepOutput(tokens, **columns)
         entropies = [self.script.entropy(row.sampling.seed, row.end, self.settings.model) for row in rows]
-        return StepOutput(tokens, entropy=np.array(entropies, dtype=np.float32))
+        return StepOutput(tokens, entropy=np.array(entropies, dtype=np.float32), **columns)
+
+    def _logprobs(self, rows: tuple[Row, ...], tokens: IntArray) -> dict[str, Any]:
+        """What clients may ask for: the token itself and those after it, each less likely by 1."""
+        asked = [row.sampling.logprobs for row in rows if row.sampling.logprobs is not None]
+        if not asked:
+            return {}
+        own = np.array([self.script.logprob(self._context(row), self.settings.model) for row in rows])
+        ranks = np.arange(max(asked))
+        ids = (tokens[:, None] + ranks) % self.script.vocab_size
+        return {"logprobs": own, "top_ids": ids, "top_logprobs": own[:, None] - ranks}
 
     def _token(self, row: Row) -> int:
-        context = self._slots[self._slot(row, row.end - 1)]
-        return self.script.token(row.sampling.seed, context, self.settings.model)
+        return self.script.token(row.sampling.seed, self._context(row), self.settings.model)
+
+    def _context(self, row: Row) -> int:
+        return self._slots[self._slot(row, row.end - 1)]
 
     def _feed(self, row: Row, text: Text) -> None:
         assert row.token_ids and row.token_ids == text.tokens[row.start : row.end], (row, text.tokens)

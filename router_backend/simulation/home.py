@@ -49,7 +49,9 @@ class Home:
         return [key for key, answer in self.answers.items() if answer.ended_at is None]
 
     def open(self, request: Request, now: float) -> None:
-        self.answers[request.request_id] = Answer(request, now, CommitOrder(request.max_tokens))
+        self.answers[request.request_id] = Answer(
+            request, now, CommitOrder(request.max_tokens, request.sampling.logprobs)
+        )
 
     def hear(self, message: Message, now: float) -> None:
         """A commit or an end, in any order, perhaps twice."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
+from router_backend.core.effects import TokenLogprobs
 from router_backend.core.request import Request
-from router_backend.simulation.script import Script, context_of
+from router_backend.simulation.script import Script, context_of, extended
 
 
 def expected_answer(request: Request, script: Script, models: int) -> tuple[list[int], list[int]]:
@@ -27,6 +28,21 @@ def expected_answer(request: Request, script: Script, models: int) -> tuple[list
         if token in request.stop_ids:
             break
     return tokens[request.prompt_len :], writers
+
+
+def expected_logprobs(
+    request: Request, script: Script, token_ids: list[int], writers: list[int]
+) -> list[TokenLogprobs | None]:
+    """What the client is told of each token of the answer: its writer's figures, nobody else's."""
+    count = request.sampling.logprobs
+    told: list[TokenLogprobs | None] = []
+    context = context_of(request.prompt)
+    for token, writer in zip(token_ids, writers, strict=False):
+        own = script.logprob(context, writer)
+        top = tuple(((token + rank) % script.vocab_size, own - rank) for rank in range(count or 0))
+        told.append(None if count is None else TokenLogprobs(own, top))
+        context = extended(context, token)
+    return told
 
 
 def writer_of(request: Request, script: Script, here: int, position: int, models: int) -> int:

@@ -15,7 +15,7 @@ from router_backend.scheduler.rounds import Mode
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
 from router_backend.simulation.network import PERFECT, Conditions
-from router_backend.simulation.oracle import expected_answer
+from router_backend.simulation.oracle import expected_answer, expected_logprobs
 from router_backend.simulation.script import Script
 
 TEMPLATE = tuple(range(1, 41))
@@ -72,6 +72,8 @@ class Scenario:
             length = len(answer.tokens)
             assert answer.token_ids == tokens[:length], (request, answer.token_ids, tokens)
             assert [token.model for token in answer.tokens] == writers[:length], request
+            told = [token.logprobs for token in answer.tokens]
+            assert told == expected_logprobs(request, script, answer.token_ids, writers), (request, told)
             is_cut = answer.is_given_up or (answer.close and answer.close.reason.value == "cancelled")
             assert is_cut or length == len(tokens), (request, answer.close)
 
@@ -109,7 +111,7 @@ def _request(rng: np.random.Generator, index: int, models: int) -> Request:
         request_id=RequestId(f"r{index}"),
         prompt=tuple(prompt),
         max_tokens=int(rng.integers(1, 13)),
-        sampling=Sampling(seed=int(rng.integers(0, 4))),
+        sampling=Sampling(seed=int(rng.integers(0, 4)), logprobs=(None, 0, 2)[index % 3]),
         policy=_policy(rng, models),
         stop_ids=frozenset({Script.END_ID}),
     )

@@ -18,7 +18,7 @@ ENTROPY_LEVELS = 8
 EMPTY = 0
 """The context before the first token."""
 
-_TAG_TOKEN, _TAG_END, _TAG_ENTROPY = 1, 2, 3
+_TAG_TOKEN, _TAG_END, _TAG_ENTROPY, _TAG_LOGPROB = 1, 2, 3, 4
 
 
 def draw(*keys: int) -> int:
@@ -54,6 +54,10 @@ class Script:
         if draw(_TAG_END, seed, context, model) < self.end_p * 2.0**63:
             return self.END_ID
         return 1 + draw(_TAG_TOKEN, seed, context, model) % (self.vocab_size - 1)
+
+    def logprob(self, context: int, model: int) -> float:
+        """Of whatever `model` writes after `context`, in nats; exact in float32."""
+        return -(draw(_TAG_LOGPROB, context, model) % 64) / 8
 
     def entropy(self, seed: int, position: int, model: int) -> float:
         """Of `model`'s distribution for the token at absolute `position`, in nats."""

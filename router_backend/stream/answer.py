@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from router_backend.core.effects import Close, Emit, Reason, Usage
+from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
 from router_backend.core.request import ModelIndex
 from router_backend.stream.coalescer import Bundle, Coalescer
 from router_backend.stream.commit_order import CommitOrder, Committed
@@ -40,6 +40,8 @@ class Terms:
     """Tokens that end the answer and have no text in it."""
     min_tokens: int = 0
     """A stop string that one of so many first tokens completes ends nothing."""
+    logprobs: int | None = None
+    """How many top tokens come with each token's log-probability; None = neither."""
     echo: str = ""
     """Put in front of the answer's text."""
     is_streaming: bool = False
@@ -67,7 +69,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One response. `sources` has the model of each token."""
+    """One response. `sources` has the model of each token, `logprobs` an entry for each or none at all."""
 
     text: str = ""
     token_ids: tuple[int, ...] = ()
@@ -76,6 +78,7 @@ class Delivery:
     chars: tuple[int, ...] = ()
     """Characters of the answer per token. They divide the joined text of all deliveries behind the echo; what
     a stop string takes away is counted and not sent."""
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 class Answer:
@@ -85,7 +88,7 @@ class Answer:
         self.is_finished = False
         self._terms = terms
         self._text = text
-        self._order = CommitOrder(terms.max_tokens)
+        self._order = CommitOrder(terms.max_tokens, terms.logprobs)
         self._stops = StopStrings(terms.stop)
         self._coalescer = Coalescer(terms.flush_tokens, terms.flush_s)
         self._credit = ReaderCredit(terms.unsent_max, terms.slow_reader_s)
@@ -196,7 +199,7 @@ class Answer:
 
 
 def _delivery(bundle: Bundle, ending: Ending | None) -> Delivery:
-    return Delivery(bundle.text, bundle.token_ids, bundle.sources, ending, bundle.chars)
+    return Delivery(bundle.text, bundle.token_ids, bundle.sources, ending, bundle.chars, bundle.logprobs)
 
 
 def split_code(message: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from router_backend.core.effects import TokenLogprobs
 from router_backend.core.request import ModelIndex
 from router_backend.stream.commit_order import Committed
 
@@ -20,6 +21,8 @@ class Bundle(NamedTuple):
     sources: tuple[ModelIndex, ...]
     chars: tuple[int, ...] = ()
     """Characters of the answer that each token is, held back or not."""
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One per token, or none at all."""
 
 
 class Coalescer:
@@ -59,8 +62,9 @@ class Coalescer:
         token_ids = tuple(token.token_id for token in self._tokens)
         sources = tuple(token.model for token in self._tokens)
         chars = tuple(self._chars)
+        logprobs = tuple(token.logprobs for token in self._tokens if token.logprobs is not None)
         self._texts.clear()
         self._tokens.clear()
         self._chars.clear()
         self._is_first = False
-        return Bundle(text, token_ids, sources, chars)
+        return Bundle(text, token_ids, sources, chars, logprobs)

@@ -40,6 +40,15 @@ def test_several_answers_for_one_request_are_refused_by_name_behind_the_ensemble
 
 
 @pytest.mark.case("F77")
+@pytest.mark.parametrize("door", INSIDE)
+@pytest.mark.parametrize("name", ["guided_decoding_guide_type", "guided_decoding_guide"])
+def test_a_grammar_is_refused_by_name_behind_the_ensemble(door: str, name: str) -> None:
+    tensors = {"input_ids": np.array([[1]], dtype=np.int32), "request_output_len": one(2)}
+    with pytest.raises(RequestError, match=rf"^TR_INVALID_ARGUMENT: {name}: "):
+        INSIDE[door](tensors, Envelope(parameters_json=json.dumps({name: "json"})))
+
+
+@pytest.mark.case("F77")
 @pytest.mark.parametrize("name", ["guided_json", "guided_regex", "grammar", "response_format", "json_schema"])
 def test_a_grammar_is_refused_by_name(name: str) -> None:
     with pytest.raises(RequestError, match=rf"^TR_INVALID_ARGUMENT: {name}: "):

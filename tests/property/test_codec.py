@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from router_backend.core.effects import Close, Emit, Reason, Usage
+from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import PolicySpec, Request, Sampling
 from router_backend.handoff.codec import Message, pack, unpack
@@ -31,7 +31,10 @@ FLOATS = st.floats(allow_nan=False)
 IDS = st.lists(INTS, max_size=8).map(tuple)
 VALUES = st.one_of(INTS, FLOATS, st.booleans(), TEXTS)
 
-SAMPLINGS = st.builds(Sampling, temperature=FLOATS, top_k=INTS, top_p=FLOATS, seed=INTS)
+SAMPLINGS = st.builds(
+    Sampling, temperature=FLOATS, top_k=INTS, top_p=FLOATS, seed=INTS, logprobs=st.none() | INTS
+)
+LOGPROBS = st.builds(TokenLogprobs, FLOATS, st.lists(st.tuples(INTS, FLOATS), max_size=3).map(tuple))
 POLICIES = st.builds(PolicySpec, name=TEXTS, params=st.lists(st.tuples(TEXTS, VALUES), max_size=4).map(tuple))
 REQUESTS = st.builds(
     Request,
@@ -70,7 +73,14 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Admit, REQUESTS),
     named(Abort),
     st.builds(Beat, TEXTS, INTS, INTS, INTS, INTS, INTS, IDS),
-    named(Emit, home=TEXTS, position=INTS, token_ids=IDS, model=INTS),
+    named(
+        Emit,
+        home=TEXTS,
+        position=INTS,
+        token_ids=IDS,
+        model=INTS,
+        logprobs=st.lists(LOGPROBS, max_size=3).map(tuple),
+    ),
     named(
         Close,
         home=TEXTS,

@@ -21,7 +21,8 @@ WAIT_S = 20.0
 SETTLED_S = 1.0
 """Several periods of the mirror behind the metrics page."""
 Seen = TypeVar("Seen")
-DTYPES = {str: "BYTES", bool: "BOOL", int: "INT32", float: "FP32"}
+DTYPES = {str: "BYTES", bool: "BOOL", int: "INT32", float: "FP32", np.uint64: "UINT64"}
+ARRAYS = {"BYTES": object, "BOOL": bool, "INT32": np.int32, "FP32": np.float32, "UINT64": np.uint64}
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _tensor(name: str, shape: list[int], value: object) -> Any:
     kind = DTYPES[type(value)]
     tensor = grpc.InferInput(name, shape, kind)
     array = np.array([value.encode()], dtype=object) if isinstance(value, str) else np.array([value])
-    wire = array.astype({"BYTES": object, "BOOL": bool, "INT32": np.int32, "FP32": np.float32}[kind])
+    wire = array.astype(ARRAYS[kind])
     tensor.set_data_from_numpy(wire.reshape(shape))
     return tensor
 

@@ -37,6 +37,15 @@ def test_no_token_ids_are_refused_by_name_and_a_prompt_of_spaces_is_answered(ser
         assert generate(server, door, text_input="  ", max_tokens=2).status == 200
 
 
+@pytest.mark.case("F77")
+@pytest.mark.parametrize(
+    ("door", "name"), [("token_router", "guided_json"), ("ensemble", "guided_decoding_guide")]
+)
+def test_a_grammar_is_refused_by_name_and_harms_nobody(server: TritonServer, door: str, name: str) -> None:
+    refused(generate(server, door, text_input=PROMPT, max_tokens=20, **{name: "{}"}), name)
+    assert generate(server, door, text_input=PROMPT, max_tokens=20).body["text_output"] == DEMO[0]["answer"]
+
+
 @pytest.mark.case("F33")
 def test_a_client_that_leaves_without_streaming_frees_both_models_by_its_deadline(
     server: TritonServer,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router_backend.core.effects import Close, Emit, Reason, Usage
+from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.codec import Message
 from router_backend.handoff.message import (
@@ -26,7 +26,14 @@ REQUEST = Request(
     (1, 2, 3, 300, 70_000),
     max_tokens=8,
     sampling=Sampling(
-        0.7, 5, 0.9, 2**40, logit_bias=((1, -100.0), (9, 2.5)), bad_words=((1, 2), (300,)), min_tokens=2
+        0.7,
+        5,
+        0.9,
+        2**40,
+        logit_bias=((1, -100.0), (9, 2.5)),
+        bad_words=((1, 2), (300,)),
+        min_tokens=2,
+        logprobs=3,
     ),
     policy=PolicySpec("r_stitch", (("cutoff", 0.5), ("unit", "nats"))),
     stop_ids=frozenset({2, 99}),
@@ -41,6 +48,7 @@ MESSAGES: tuple[Message, ...] = (
     Abort(ID, 0),
     Beat("large", 12345678901, 1, 128, 4096, 65536, (1, 2)),
     Emit("front", ID, 0, 3, (7, 8), LARGE),
+    Emit("front", ID, 0, 5, (9,), SMALL, (TokenLogprobs(-0.5, ((9, -0.5), (3, -2.25))),)),
     Close("front", ID, 0, Reason.STOP, 9, "why", Usage(2, 4)),
     Report(LARGE, 3, (0, 2), is_step_over=True),
     Go(SMALL),

@@ -178,7 +178,7 @@ def _parameters(chance: Random) -> str:
 
 
 def _options(chance: Random) -> dict[str, Any]:
-    names = [*sorted(TEXT.parameters), *INERT, "timeout", "priority", "id", "nobody", "logprobs"]
+    names = [*sorted(TEXT.parameters), *INERT, "timeout", "priority", "id", "nobody"]
     return {name: _json(chance) for name in chance.sample(names, chance.randint(0, 3))}
 
 

@@ -67,12 +67,16 @@ def _signals(needs: Needs, hidden: Tensor, logits: Tensor, logp: Tensor) -> dict
 
 
 def _alternatives(rows: Sequence[Row], logp: Tensor) -> dict[str, Any]:
-    """The likeliest tokens, where a client asked for logprobs."""
-    count = max((row.sampling.logprobs for row in rows), default=0)
-    if not count:
+    """The likeliest tokens of the rows whose clients asked for some; other rows cost nothing."""
+    counts = [row.sampling.logprobs or 0 for row in rows]
+    asking = [index for index, count in enumerate(counts) if count]
+    if not asking:
         return {}
-    ids, values = signals.largest(logp, count)
-    return {"top_ids": _host(ids), "top_logprobs": _float32(values)}
+    ids, values = signals.largest(logp[asking], max(counts))
+    top_ids = np.zeros((len(rows), ids.shape[1]), dtype=np.int64)
+    top_logprobs = np.zeros(top_ids.shape, dtype=np.float32)
+    top_ids[asking], top_logprobs[asking] = _host(ids), _float32(values)
+    return {"top_ids": top_ids, "top_logprobs": top_logprobs}
 
 
 def _host(column: Tensor) -> npt.NDArray[np.int64]:

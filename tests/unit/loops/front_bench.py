@@ -32,6 +32,9 @@ class Letters:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(ord(char) % 32 for char in text)
 
+    def spelling(self, token_id: int) -> bytes:
+        return b"%c" % (ord("a") + token_id)
+
     def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
         return (self.encode(text), (0, *self.encode(text)))
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from python_backend.loops.base import Ask, Finish, Piece
+from python_backend.loops.base import Ask, Finish, Likely, Piece, TokenReport
 from python_backend.loops.client_loop import ClientLoop, split_code
 from python_backend.loops.decode_loop import BROKEN, UNLOADED, DecodeEvent
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.token_request import TokenDoor
 from python_backend.runner.base import RunnerInfo
-from router_backend.core.effects import Close, Emit, Reason, Usage
+from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
 from router_backend.core.errors import CapacityError, PeerLostError, RequestError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit
@@ -73,8 +73,19 @@ def test_a_stream_gets_a_piece_per_commit_and_a_finish() -> None:
     assert port.pieces == [
         Piece(token_ids=(7,), sources=(0,)),
         Piece(token_ids=(8, 9), sources=(0, 0)),
-        Piece(prompt_tokens=3, finish=Finish(Reason.LENGTH, "", "", "", 3, 3, 1, 2)),
+        Piece(prompt_tokens=3, finish=Finish(Reason.LENGTH, "", "", "", 3, 3, 1, 2, seed=1)),
     ]
+
+
+def test_log_probabilities_come_with_their_tokens_and_without_spelling() -> None:
+    subject = Subject()
+    request_id, port = subject.started(replace(WHOLE, logprobs=1))
+    told = TokenLogprobs(-0.5, ((8, -0.25),))
+    subject.loop.deliver(replace(emit(request_id, 0, 7), logprobs=(told,)))
+    subject.loop.deliver(Close("small", request_id, 0, Reason.STOP, 1))
+    subject.loop.turn()
+
+    assert port.pieces[0].logprobs == (TokenReport(Likely(7, -0.5), (Likely(8, -0.25),)),)
 
 
 def test_without_streaming_everything_comes_in_one_piece() -> None:
@@ -85,7 +96,7 @@ def test_without_streaming_everything_comes_in_one_piece() -> None:
     subject.loop.deliver(Close("small", request_id, 0, Reason.STOP, 2))
     subject.loop.turn()
 
-    assert port.pieces == [Piece("", (7, 8), (0, 0), 3, Finish(Reason.STOP, "", "", "", 3, 2))]
+    assert port.pieces == [Piece("", (7, 8), (0, 0), 3, Finish(Reason.STOP, "", "", "", 3, 2, seed=1))]
 
 
 def test_the_code_of_an_error_is_taken_from_its_message() -> None:
@@ -94,7 +105,7 @@ def test_the_code_of_an_error_is_taken_from_its_message() -> None:
     subject.loop.deliver(Close("small", request_id, 0, Reason.ERROR, 0, "TR_RUNNER: out of memory"))
     subject.loop.turn()
 
-    assert port.finishes == [Finish(Reason.ERROR, "TR_RUNNER", "out of memory", "", 3, 0)]
+    assert port.finishes == [Finish(Reason.ERROR, "TR_RUNNER", "out of memory", "", 3, 0, seed=1)]
     assert [split_code(text) for text in ("TR_X: a: b", "no code: here", "")] == [
         ("TR_X", "a: b"),
         ("", "no code: here"),
@@ -114,7 +125,7 @@ def test_a_cancel_finishes_at_once_frees_the_model_and_is_idempotent() -> None:
 
     assert subject.decode.drain() == [Abort(request_id, 0)]
     assert port.pieces == [
-        Piece(prompt_tokens=3, finish=Finish(Reason.CANCELLED, "", "cancelled by the client", "", 3, 0))
+        Piece("", (), (), 3, Finish(Reason.CANCELLED, "", "cancelled by the client", "", 3, seed=1))
     ]
 
 
@@ -157,8 +168,8 @@ def test_a_failure_ends_every_request_and_shuts_the_door() -> None:
     subject.loop.fail(BROKEN)
     subject.loop.turn()
 
-    ended = Finish(Reason.ERROR, "TR_PEER_LOST", BROKEN, "", 3, 0)
-    assert (first.finishes, second.finishes) == ([ended], [ended])
+    ended = Finish(Reason.ERROR, "TR_PEER_LOST", BROKEN, "", 3, 0, seed=1)
+    assert (first.finishes, second.finishes) == ([ended], [replace(ended, seed=2)])
     with pytest.raises(PeerLostError, match=r"stopped after an internal error"):
         subject.loop.ask(STREAM, Port())
 

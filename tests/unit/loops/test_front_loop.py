@@ -39,7 +39,7 @@ def test_an_answer_by_two_models_is_streamed_in_order() -> None:
         ("c", (2,), (SMALL,)),
         ("", (), ()),
     ]
-    assert port.finish == Finish(Reason.LENGTH, "", "", "", 2, 3, 1, 2)
+    assert port.finish == Finish(Reason.LENGTH, "", "", "", 2, 3, 1, 2, 7)
     assert bench.aborted("small") == bench.aborted("large") == []
 
 
@@ -50,7 +50,7 @@ def test_without_streaming_there_is_exactly_one_piece() -> None:
     bench.turn()
     bench.send("small", emit(request_id, 0, 0), emit(request_id, 1, EOS), close(request_id, 2, Reason.STOP))
     bench.turn()
-    finish = Finish(Reason.STOP, "", "", "", 2, 2, 1, 2)
+    finish = Finish(Reason.STOP, "", "", "", 2, 2, 1, 2, 7)
     assert port.pieces == [Piece("a", (0, EOS), (0, 0), 2, finish, (1, 0))]
 
 
@@ -67,7 +67,7 @@ def test_a_stop_string_ends_the_request_everywhere() -> None:
     bench.send("small", emit(request_id, 5, 5))
     bench.turn()
     bench.turn(1.0)
-    assert port.finish == Finish(Reason.STOP, "", "", "bc", 2, 3, 1, 2)
+    assert port.finish == Finish(Reason.STOP, "", "", "bc", 2, 3, 1, 2, 7)
     assert (port.text, bench.loop.snapshot().stale_messages) == ("a", 1)
     assert bench.aborted("small") == []
 
@@ -123,7 +123,7 @@ def test_live_and_queued_requests_end_at_their_deadline() -> None:
     bench.beat()
     bench.turn(0.2)
     assert live[1].finish == Finish(
-        Reason.ERROR, "TR_DEADLINE", "no complete answer within 2 s", prompt_tokens=2
+        Reason.ERROR, "TR_DEADLINE", "no complete answer within 2 s", prompt_tokens=2, seed=7
     )
     bench.loop.cancel(bench.ask()[0])
     bench.beat()

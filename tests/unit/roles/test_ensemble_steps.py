@@ -23,6 +23,9 @@ class FakeCodec:
     def encode(self, text: str) -> tuple[int, ...]:
         return tuple(text.strip().encode())
 
+    def spelling(self, token_id: int) -> bytes:
+        return b"%c" % (ord("a") + token_id)
+
     def spellings(self, text: str) -> tuple[tuple[int, ...], ...]:
         raise AssertionError(text)
 

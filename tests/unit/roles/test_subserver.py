@@ -237,7 +237,7 @@ def test_the_own_door_answers_with_this_model_alone(make: Maker, open_pair: Open
     answers = [[token for piece in port.pieces for token in piece.token_ids] for port in ports]
     engines = engine(SMALL, 0), engine(LARGE, 1)
     assert answers == [[one.token_at(5, position) for position in range(2, 10)] for one in engines]
-    assert ports[0].pieces[-1].finish == Finish(Reason.LENGTH, prompt_tokens=2, output_tokens=8)
+    assert ports[0].pieces[-1].finish == Finish(Reason.LENGTH, prompt_tokens=2, output_tokens=8, seed=5)
 
 
 def test_the_own_door_refuses_and_cancels(open_pair: Opener, network: LoopbackNetwork) -> None:

@@ -66,6 +66,15 @@ def plain(output: StepOutput) -> dict[str, Any]:
     return {name: column.tolist() for name, column in columns.items() if column is not None}
 
 
+def test_a_row_that_asks_is_told_the_tokens_after_its_own_as_the_next_likely() -> None:
+    asking = row(3)._replace(sampling=Sampling(seed=5, logprobs=2))
+    output = runner(Script(vocab_size=8, tokens=(7,))).execute(plan(asking, row(4)))
+
+    assert output.top_ids is not None and output.top_logprobs is not None and output.logprobs is not None
+    assert output.top_ids.tolist() == [[7, 0], [7, 0]]
+    np.testing.assert_allclose(output.top_logprobs[0] - output.logprobs[0], [0.0, -1.0])
+
+
 def test_tokens_depend_on_seed_and_position_and_not_on_the_batch() -> None:
     subject = runner(Script(vocab_size=1000))
     together = subject.execute(plan(row(10), row(11), row(10, seed=6))).tokens.tolist()

@@ -108,13 +108,13 @@ def test_the_shortest_decimal_of_a_float32_equals_the_same_number_in_json() -> N
         ({"no_such": 1}, "no_such: unknown or unsupported"),
         ({"text_input": "x"}, "text_input: unknown or unsupported"),
         ({"n": 2}, "n: 2.0 is not supported yet"),
-        ({"logprobs": 5}, "logprobs: unknown or unsupported"),
+        ({"logprobs": 1.5}, "logprobs: 1.5 is not a INT32"),
         ({"bad_words": [1]}, "bad_words: must be a string or a list of strings"),
         ({"min_tokens": "few"}, "min_tokens: 'few' is not a INT32"),
         ({"repetition_penalty": {}}, "repetition_penalty: {} is not a FP32"),
         ({"logit_bias": [1]}, "logit_bias: [1] is not a JSON object of plain values"),
         ({"logit_bias": {"1": [2]}}, "logit_bias: {'1': [2]} is not a JSON object of plain values"),
-        ({"return_logprobs": True}, "return_logprobs: 1.0 is not supported yet"),
+        ({"return_logprobs": True}, "return_logprobs: unknown or unsupported"),
     ],
 )
 def test_what_cannot_be_read_or_served_is_refused_by_name(options: dict[str, object], named: str) -> None:

@@ -1,6 +1,11 @@
 """One answer from its commits to its end."""
 
-from router_backend.core.effects import Close, Emit, Reason, Usage
+from dataclasses import replace
+
+import pytest
+
+from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
+from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.stream.answer import Answer, Delivery, Ending, Terms, split_code
 
@@ -23,6 +28,15 @@ class Letters:
 
 def emit(position: int, *tokens: int, model: int = 0) -> Emit:
     return Emit("front", RID, 0, position, tokens, ModelIndex(model))
+
+
+def told(position: int, *tokens: int, model: int = 0, top: int = 0) -> Emit:
+    """Token n has the log-probability -n, and the n tokens before it as its likeliest."""
+    return replace(emit(position, *tokens, model=model), logprobs=tuple(entry(n, top) for n in tokens))
+
+
+def entry(token: int, top: int = 0) -> TokenLogprobs:
+    return TokenLogprobs(-float(token), tuple((token - rank, -0.5) for rank in range(top)))
 
 
 def close(length: int, reason: Reason = Reason.LENGTH, message: str = "") -> Close:
@@ -189,3 +203,29 @@ def test_a_code_is_split_off_a_message() -> None:
     assert split_code("TR_PEER_LOST: gone: far") == ("TR_PEER_LOST", "gone: far")
     assert split_code("odd: message") == ("TR_ERROR", "odd: message")
     assert split_code("") == ("", "")
+
+
+@pytest.mark.case("F28")
+def test_every_token_has_its_log_probability_also_where_a_stop_string_cuts_the_answer() -> None:
+    answer = streaming(logprobs=1, stop=("cd",))
+    answer.on_emit(told(1, 1, 2, top=1), 0, 0.0)
+    first = answer.on_emit(told(0, 0, top=1), 0, 0.0)
+    last = answer.on_emit(told(3, 3, 4, 5, top=1), 0, 0.0) + answer.on_close(close(6), 0.0)
+
+    sent = [(one.text, one.token_ids, one.logprobs) for one in first + last]
+    assert sent == [
+        ("ab", (0, 1, 2), (entry(0, 1), entry(1, 1), entry(2, 1))),
+        ("", (3,), (entry(3, 1),)),
+    ]
+    assert last[-1].ending == Ending(Reason.STOP, "", "", "cd", 4, Usage(3, 2))
+
+
+@pytest.mark.case("F28")
+@pytest.mark.parametrize(
+    ("asked", "sent"), [(None, told(0, 0)), (0, emit(0, 0)), (0, told(0, 0, top=1)), (1, told(0, 0, top=2))]
+)
+def test_log_probabilities_that_were_not_asked_for_or_are_missing_are_a_protocol_error(
+    asked: int | None, sent: Emit
+) -> None:
+    with pytest.raises(RemoteProtocolError, match="log-probabilities"):
+        streaming(logprobs=asked).on_emit(sent, 0, 0.0)
