@@ -193,4 +193,6 @@ def _finish(client: _Client, reason: Reason, code: str, message: str, usage: Usa
         client.port.put(Piece(prompt_tokens=prompt_tokens, finish=finish))
         return
     told = tuple(client.logprobs)
-    client.port.put(Piece("", tuple(client.token_ids), tuple(client.sources), prompt_tokens, finish, logprobs=told))
+    client.port.put(
+        Piece("", tuple(client.token_ids), tuple(client.sources), prompt_tokens, finish, logprobs=told)
+    )

@@ -82,6 +82,13 @@ class Tapped:
     def wake(self) -> None:
         self.inner.wake()
 
+    def forget(self, peer: Peer) -> None:
+        self.inner.forget(peer)
+
+    @property
+    def refused(self) -> int:
+        return self.inner.refused
+
     def close(self) -> None:
         self.inner.close()
 
