@@ -10,9 +10,10 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +22,7 @@ from python_backend.openai.app import ServerSettings, create_app
 
 HOST = "127.0.0.1"
 LOOK_S = 0.5
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ServerFault(Exception):
@@ -53,6 +55,21 @@ def bound(host: str, port: int) -> socket.socket:
         raise ServerFault(f"openai port {port} cannot be used ({error.strerror}): {cure}") from error
     listener.listen(1024)
     return listener
+
+
+class OrderlyServer(uvicorn.Server):
+    """Ends with status 0 after a signal: uvicorn's own way is to raise the signal again at the end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 async def serve(server: uvicorn.Server, listener: socket.socket, parent: int | None) -> None:
@@ -92,8 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             access_log=False,
             timeout_graceful_shutdown=options.drain_s,
         )
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(serve(uvicorn.Server(config), listener, options.parent_pid))
+        asyncio.run(serve(OrderlyServer(config), listener, options.parent_pid))
     return 0
 
 

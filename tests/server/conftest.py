@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.openai_process import openai_process
 from tests.server.repository import add_fakes, options, real_repository
 from tools.triton_layout import SHM
 from tools.triton_server import TritonServer
@@ -28,3 +29,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
         pids = list(started.stubs().values())
         yield started
     assert_nothing_left(started, pids)
+
+
+@pytest.fixture(scope="session")
+def openai_url(server: TritonServer) -> Iterator[str]:
+    """The OpenAI server in front of `server`."""
+    with openai_process(server) as url:
+        yield url
