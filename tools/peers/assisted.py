@@ -1,0 +1,91 @@
+"""Speculative decoding as transformers offers it: the small model drafts, the large one checks.
+
+One request at a time in one thread: transformers drafts for a single sequence only. What it writes is the
+large model's greedy text, so every committed token counts as the large one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.generation.streamers import BaseStreamer
+
+from tools.peers.pair import Pair
+from tools.peers.research_loop import THREADS
+from tools.peers.workload import Question
+
+
+class _Stopped(Exception):
+    """Nobody waits for the rest of an answer."""
+
+
+class _Arrivals(BaseStreamer):
+    """Hands the number of tokens that generation has written to the loop that waits for them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopped: threading.Event) -> None:
+        self.tokens: asyncio.Queue[int] = asyncio.Queue()
+        self._loop = loop
+        self._stopped = stopped
+        self._is_prompt = True
+
+    def put(self, value: Any) -> None:
+        if self._stopped.is_set():
+            raise _Stopped
+        if not self._is_prompt:
+            self._loop.call_soon_threadsafe(self.tokens.put_nowait, int(value.numel()))
+        self._is_prompt = False
+
+    def end(self) -> None:
+        """The number of tokens is known beforehand."""
+
+
+class Assisted:
+    """Both models in this process."""
+
+    def __init__(self, pair: Pair) -> None:
+        torch.set_num_threads(THREADS)
+        self._small, self._large = (
+            AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+            for folder in pair.folders.values()
+        )
+        self._turns = ThreadPoolExecutor(1)
+
+    def pids(self) -> Sequence[int]:
+        return [os.getpid()]
+
+    def close(self) -> None:
+        self._turns.shutdown(cancel_futures=True)
+
+    async def answer(self, question: Question) -> AsyncIterator[tuple[int, int]]:
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+        arrivals = _Arrivals(loop, stopped)
+        task = loop.run_in_executor(self._turns, self._generate, question, arrivals)
+        left = question.output_tokens
+        try:
+            while left:
+                tokens = min(left, await arrivals.tokens.get())
+                left -= tokens
+                yield tokens, tokens
+            await task
+        finally:
+            stopped.set()
+
+    @torch.inference_mode()
+    def _generate(self, question: Question, arrivals: _Arrivals) -> None:
+        with contextlib.suppress(_Stopped):
+            self._large.generate(
+                torch.tensor([question.ids]),
+                assistant_model=self._small,
+                max_new_tokens=question.output_tokens,
+                min_new_tokens=question.output_tokens,
+                do_sample=False,
+                streamer=arrivals,
+            )

@@ -1,0 +1,44 @@
+"""The picture of `tools.bench_peers`: committed tokens per second of every system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.peers.figures import Row
+
+AXES = (
+    ("concurrency", "requests at once"),
+    ("output_tokens", "tokens of an answer"),
+    ("context", "tokens of a prompt"),
+)
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """One panel per axis that was varied, the others at their least value; log-log."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    varied = [axis for axis in AXES if len({getattr(one, axis[0]) for one in rows}) > 1] or [AXES[0]]
+    figure, panels = pyplot.subplots(1, len(varied), figsize=(6 * len(varied), 4.5), squeeze=False)
+    for panel, axis in zip(panels[0], varied, strict=True):
+        _panel(panel, rows, axis)
+    panels[0][0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _panel(panel: Any, rows: Sequence[Row], axis: tuple[str, str]) -> None:
+    name, label = axis
+    fixed = {other: min(getattr(one, other) for one in rows) for other, _ in AXES if other != name}
+    shown = [one for one in rows if all(getattr(one, key) == value for key, value in fixed.items())]
+    for system in dict.fromkeys(one.system for one in shown):
+        points = sorted((getattr(one, name), one.throughput) for one in shown if one.system == system)
+        panel.plot(*zip(*points, strict=True), marker="o", label=system)
+    panel.set(xscale="log", yscale="log", xlabel=label, ylabel="committed tokens/s")
+    panel.set_title(", ".join(f"{key} {value}" for key, value in fixed.items()), fontsize=9)
+    panel.grid(alpha=0.3, which="both")
