@@ -25,6 +25,11 @@ Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[
 FRONTS = ("token_router", "router")
 """The Triton models that own clients: one of each door."""
 
+HEADLESS = ("scripted",)
+"""Engines that show no hidden states."""
+PARALLEL = ("trtllm",)
+"""Engines that can span devices."""
+
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,9 +46,16 @@ class ModelSettings(Settings):
     """One subserver."""
 
     name: Name
-    engine: Literal["torch", "scripted"] = "torch"
+    engine: Literal["torch", "scripted", "trtllm"] = "torch"
+    """trtllm: engines of TensorRT-LLM 1.0.0 to 1.2.1."""
     model_dir: str = ""
     """Hugging Face directory, relative to the repository; default <name>/1."""
+    engine_dir: str = ""
+    """trtllm: config.json and rank0.engine ..., relative to the repository; default <model_dir>/engine."""
+    tensor_parallel: int = Field(1, ge=1, le=8)
+    """How many GPUs hold one copy of the model, each in a process of its own."""
+    resume: Literal["mid_block", "align", "one_by_one"] = "mid_block"
+    """trtllm: how unseen tokens are fed behind a cache that ends inside a block."""
     script: str = ""
     """Scripted engine only: JSON file relative to the repository."""
     dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"
@@ -71,9 +83,11 @@ class ModelSettings(Settings):
             raise ValueError(f"threshold {self.threshold} exceeds batch_max {self.batch_max}")
         if self.batch_tokens_max < self.batch_max:
             raise ValueError(f"batch_tokens_max {self.batch_tokens_max} is below batch_max {self.batch_max}")
-        if self.heads and self.engine == "scripted":
+        if self.heads and self.engine in HEADLESS:
             names = ", ".join(sorted(self.heads))
-            raise ValueError(f"heads: the scripted engine of {self.name!r} cannot score {names}")
+            raise ValueError(f"heads: the {self.engine} engine of {self.name!r} cannot score {names}")
+        if self.tensor_parallel > 1 and self.engine not in PARALLEL:
+            raise ValueError(f"tensor_parallel: the {self.engine} engine of {self.name!r} runs on one device")
         return self
 
 

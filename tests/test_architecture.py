@@ -50,7 +50,10 @@ THIRD_PARTY_HOMES = {
     "yaml": ("python_backend/config.py", "tools/"),
     "zmq": ("python_backend/transport/", "tools/bench_handoff.py"),
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
-    "torch": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
+    "torch": (
+        *("python_backend/runner/torch_runner/", "python_backend/runner/trtllm_runner/"),
+        *("python_backend/runner/heads/", "tools/"),
+    ),
     "safetensors": ("python_backend/runner/torch_runner/", "python_backend/runner/heads/", "tools/"),
     "tensorrt_llm": ("python_backend/runner/trtllm_runner/", "tools/trtllm_tap.py"),
     "aiohttp": ("tools/",),

@@ -28,7 +28,7 @@ FRONT_ROWS = 2**31
 
 def read_agreement(deployment: Deployment, repository: Path) -> Agreement:
     """ConfigError names the models that do not fit together, or the file that is at fault."""
-    vocabularies = list(_torch_vocabularies(deployment, repository))
+    vocabularies = list(_vocabularies(deployment, repository))
     scripted = list(_scripted(deployment, repository))
     sizes = [size for size, _ in scripted]
     if vocabularies:
@@ -65,10 +65,10 @@ class TokenShelf:
         return self._known[text]
 
 
-def _torch_vocabularies(deployment: Deployment, repository: Path) -> Iterator[ModelVocabulary]:
-    """One per torch model; the front's own, if it has one, comes last."""
+def _vocabularies(deployment: Deployment, repository: Path) -> Iterator[ModelVocabulary]:
+    """One per model with a tokenizer; the front's own, if it has one, comes last."""
     shelf = TokenShelf()
-    own = [model for model in deployment.models if model.engine == "torch"]
+    own = [model for model in deployment.models if model.engine != "scripted"]
     for model in own:
         yield shelf.vocabulary(model.name, model_dir(deployment, repository, model.name))
     if own and deployment.front.tokenizer_dir:

@@ -12,8 +12,10 @@ from python_backend.roles.agreeing import script_file
 from python_backend.roles.memory import KV_TOKENS_DEFAULT, memory_plans, with_kv_tokens
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
+from python_backend.runner.resuming import Resume
 from python_backend.runner.scripted_runner import ScriptedSettings, load_script
 from python_backend.runner.torch_runner.settings import TorchSettings
+from python_backend.runner.trtllm_runner.settings import TrtllmSettings
 from router_backend.core.request import ModelIndex
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,29 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, v
             model=index,
             heads=tuple((name, repository / folder) for name, folder in sorted(model.heads.items())),
         )
+    if model.engine != "scripted":
+        return _trtllm_settings(model, index, repository, vocab_size)
     num_blocks = kv_tokens // model.block_size
     script = load_script(repository / script_file(model), index)
     return ScriptedSettings(script, index, num_blocks, model.block_size, model.length_max)
+
+
+def _trtllm_settings(
+    model: ModelSettings, index: ModelIndex, repository: Path, vocab_size: int
+) -> TrtllmSettings:
+    folder = repository / (model.model_dir or f"{model.name}/1")
+    built = repository / model.engine_dir if model.engine_dir else folder / "engine"
+    return TrtllmSettings(
+        engine_dir=built if model.engine == "trtllm" else folder,
+        model_dir=folder,
+        kv_tokens=model.kv_tokens or KV_TOKENS_DEFAULT,
+        batch_max=model.batch_max,
+        batch_tokens_max=model.batch_tokens_max,
+        block_size=model.block_size,
+        length_max=model.length_max,
+        vocab_size=vocab_size,
+        model=index,
+        tensor_parallel=model.tensor_parallel,
+        resume=Resume(model.resume),
+        heads=tuple((name, repository / place) for name, place in sorted(model.heads.items())),
+    )

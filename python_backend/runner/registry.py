@@ -11,11 +11,12 @@ from python_backend.runner.base import ModelRunner
 from router_backend.core.errors import ConfigError
 
 RunnerFactory = Callable[[Any], ModelRunner]
-"""Takes the engine's own frozen settings: `TorchSettings`, `ScriptedSettings`."""
+"""Takes the engine's own frozen settings: `TorchSettings`, `TrtllmSettings`, `ScriptedSettings`."""
 
 ENGINES = MappingProxyType(
     {
         "torch": "python_backend.runner.torch_runner.runner:TorchRunner",
+        "trtllm": "python_backend.runner.trtllm_runner.building:build",
         "scripted": "python_backend.runner.scripted_runner:ScriptedRunner",
     }
 )

@@ -98,6 +98,11 @@ def real_vocab_size(model_dir: Path, vocab_rows: int) -> int:
     return min(max(ids, default=vocab_rows - 1) + 1, vocab_rows)
 
 
+def load_end_ids(model_dir: Path) -> frozenset[int]:
+    """End tokens of a directory whose weights are not read here; ConfigError as for the configuration."""
+    return _eos_ids(_read_json(model_dir / "config.json"), model_dir)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))

@@ -60,6 +60,12 @@ class Checkpoint:
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
+    def take_any(self, name: str, width: int) -> Tensor:
+        """A matrix of `width` columns and any number of rows."""
+        file = self._files.get(name)
+        rows = 0 if file is None else _opened(file).get_slice(name).get_shape()[0]
+        return self.take(name, rows, width)
+
     def take(self, name: str, *shape: int) -> Tensor:
         """The tensor; ConfigError names file, tensor and the expected shape."""
         file = self._files.get(name)

@@ -9,8 +9,10 @@ import pytest
 from python_backend.agreement import Agreement
 from python_backend.config import ModelSettings, parse_deployment
 from python_backend.roles.engine import build_runner, engine_settings
+from python_backend.runner.resuming import Resume
 from python_backend.runner.scripted_runner import Script, ScriptedSettings
 from python_backend.runner.torch_runner.settings import TorchSettings
+from python_backend.runner.trtllm_runner.settings import TrtllmSettings
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
 
@@ -23,6 +25,33 @@ def test_a_torch_model_lives_in_its_own_folder_unless_told_otherwise() -> None:
 
     assert settings == TorchSettings(root / "large/1", "bfloat16", 2, 640, 16, 99, 90, ModelIndex(1))
     assert moved.model_dir == Path("/repository/weights/x")
+
+
+def test_an_engine_of_tensorrt_llm_lies_beside_its_tokenizer_unless_told_otherwise() -> None:
+    model = ModelSettings(name="large", engine="trtllm", tensor_parallel=2, resume="align", batch_max=32)
+    root = Path("/repository")
+    settings = engine_settings(model, ModelIndex(1), root, 90)
+    moved = engine_settings(model.model_copy(update={"engine_dir": "built/x"}), ModelIndex(1), root, 90)
+
+    assert settings == TrtllmSettings(
+        root / "large/1/engine",
+        root / "large/1",
+        kv_tokens=65536,
+        batch_max=32,
+        batch_tokens_max=512,
+        block_size=16,
+        vocab_size=90,
+        model=ModelIndex(1),
+        tensor_parallel=2,
+        resume=Resume.ALIGN,
+    )
+    assert moved.engine_dir == Path("/repository/built/x")
+
+
+def test_an_engine_that_runs_on_one_device_refuses_two() -> None:
+    text = "models: [{name: small, engine: torch, tensor_parallel: 2}]"
+    with pytest.raises(ConfigError, match="tensor_parallel: the torch engine of 'small' runs on one device"):
+        parse_deployment(text, "x")
 
 
 def test_router_heads_lie_in_the_repository() -> None:

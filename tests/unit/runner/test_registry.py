@@ -11,13 +11,15 @@ from python_backend.runner import registry
 from python_backend.runner.registry import runner_factory
 from router_backend.core.errors import ConfigError
 
+NAMES = ["TorchRunner", "build", "ScriptedRunner"]
+
 
 def test_every_engine_is_found_by_its_name() -> None:
-    assert [runner_factory(name).__name__ for name in registry.ENGINES] == ["TorchRunner", "ScriptedRunner"]
+    assert [runner_factory(name).__name__ for name in registry.ENGINES] == NAMES
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="engine: 'abacus' is not one of torch, scripted"):
+    with pytest.raises(ConfigError, match="engine: 'abacus' is not one of torch, trtllm, "):
         runner_factory("abacus")
 
 

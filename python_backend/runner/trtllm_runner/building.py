@@ -1,0 +1,46 @@
+"""From settings to a runner: in this process for one rank, as an MPI job for several.
+
+Contract-tested; unverified on hardware until tools.check_trtllm has run. With several ranks this process
+imports neither torch nor tensorrt_llm.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from python_backend.runner.base import ModelRunner
+from python_backend.runner.ranks.launching import MpiLauncher
+from python_backend.runner.ranks.ranked_runner import RankCommand, RankedRunner
+from python_backend.runner.resuming import Resume, ResumingRunner
+from python_backend.runner.trtllm_runner.engine_config import load_engine_config
+from python_backend.runner.trtllm_runner.settings import TrtllmSettings, packed
+
+WORKER = "python_backend.runner.trtllm_runner.worker"
+ENVIRONMENT = {"FORCE_NCCL_ALL_REDUCE_STRATEGY": "1"}
+"""Plain NCCL: custom all-reduce opens memory across processes, which MPS may forbid (trtllm.md section 8)."""
+
+
+def build(settings: TrtllmSettings) -> ModelRunner:
+    """The loaded engine; ConfigError says what is missing and what to run."""
+    runner = _ranked(settings) if settings.tensor_parallel > 1 else _single(settings)
+    return runner if settings.resume is Resume.MID_BLOCK else ResumingRunner(runner, settings.resume)
+
+
+def _single(settings: TrtllmSettings) -> ModelRunner:
+    from python_backend.runner.trtllm_runner.runner import TrtllmRunner
+
+    return TrtllmRunner(settings)
+
+
+def _ranked(settings: TrtllmSettings) -> ModelRunner:
+    load_engine_config(settings.engine_dir)
+    command = [python(), "-m", WORKER, packed(settings)]
+    return RankedRunner(MpiLauncher(settings.tensor_parallel), RankCommand(command, ENVIRONMENT))
+
+
+def python() -> str:
+    """The interpreter of this environment; Triton's stub is not one, though it runs Python."""
+    named = Path(sys.executable or "python3")
+    return str(named) if named.name.startswith("python") else shutil.which("python3") or "python3"

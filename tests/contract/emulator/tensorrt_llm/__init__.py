@@ -1,0 +1,6 @@
+"""Stands in for TensorRT-LLM in tests: the symbols of `trtllm_runner.contract`, and nothing beside them.
+
+On the path only where a test puts it. `Session` reads nothing but the engine's tensors.
+"""
+
+__version__ = "1.2.1"

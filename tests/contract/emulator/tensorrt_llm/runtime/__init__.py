@@ -1,0 +1,1 @@
+"""As upstream: a package with one module that is used."""
