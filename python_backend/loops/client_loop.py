@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, TokenReport, reports
 from python_backend.loops.decode_loop import BROKEN, UNLOADED, DecodeEvent
 from python_backend.loops.inbox import Inbox
+from python_backend.loops.loop_figures import Lag
 from python_backend.loops.token_request import TokenDoor, timeout_s, to_request
 from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import CapacityError, PeerLostError
@@ -28,6 +29,7 @@ class _Client:
     request: Request
     is_streaming: bool
     deadline: float
+    asked_at: float = float("-inf")
     token_ids: list[int] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
     logprobs: list[TokenReport] = field(default_factory=list)
@@ -52,6 +54,7 @@ class ClientLoop:
     """`ask`, `cancel`, `deliver` and `fail` from any thread; the rest in `run`'s thread."""
 
     def __init__(self, door: TokenDoor, decode: Inbox[DecodeEvent], clock: Callable[[], float]) -> None:
+        self.lag = Lag()
         self._door = door
         self._decode = decode
         self._clock = clock
@@ -74,11 +77,12 @@ class ClientLoop:
         if len(self._clients) >= self._door.open_max:
             raise CapacityError(f"{self._door.open_max} requests are open here already: try again later")
         request = to_request(ask, self._door, next(self._numbers))
-        deadline = self._clock() + timeout_s(ask, self._door)
+        now = self._clock()
+        deadline = now + timeout_s(ask, self._door)
         with self._closing:
             if self._failure:
                 raise PeerLostError(self._failure)
-            self._inbox.put(_Client(port, request, ask.is_streaming, deadline))
+            self._inbox.put(_Client(port, request, ask.is_streaming, deadline, now))
         return request.request_id
 
     def cancel(self, request_id: RequestId) -> None:
@@ -130,6 +134,7 @@ class ClientLoop:
     def _follow(self, event: _Event) -> None:
         match event:
             case _Client():
+                self.lag.note(event.asked_at, self._clock())
                 self._clients[event.request.request_id] = event
                 self._decode.put(Admit(event.request))
             case _Fail():

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
+from python_backend.loops.loop_figures import LoopFigures
 from python_backend.runner.base import ModelRunner
 from router_backend.core.effects import Close, Effect, Reason, Send
 from router_backend.core.errors import EngineLostError, PeerLostError, RouterError, RunnerError
@@ -85,17 +86,6 @@ class StepScheduler(Protocol):
     def check_integrity(self) -> None: ...
 
 
-@dataclass(slots=True)
-class LoopFigures:
-    """What the loop itself counts; times in seconds."""
-
-    turns: int = 0
-    steps: int = 0
-    step_s_sum: float = 0.0
-    loop_errors: int = 0
-    runner_errors: int = 0
-
-
 class DecodeLoop:
     """`run` until `stop`; `perform` takes the effects of a turn, `publish` is called a few times a second."""
 
@@ -151,11 +141,12 @@ class DecodeLoop:
             effects = self._execute(plan)
         self._pass_on(effects)
         if now >= self._published_at + SNAPSHOT_S:
+            self.figures.lag.note(self._published_at + SNAPSHOT_S, now)
             self._published_at = now
             self.publish()
-        if plan == Hold() and now >= self._checked_at + INTEGRITY_S:
-            self._checked_at = now
-            self._scheduler.check_integrity()
+        if plan == Hold():
+            self.figures.progressed_at = None
+            self._check_now_and_then(now)
         return plan if isinstance(plan, Hold) else None
 
     def _hear(self, now: float) -> list[Effect]:
@@ -183,6 +174,7 @@ class DecodeLoop:
 
     def _execute(self, plan: BatchPlan) -> list[Effect]:
         started_at = self._clock()
+        self.figures.begin_step(started_at)
         try:
             output = self._runner.execute(plan)
         except RunnerError as error:
@@ -194,13 +186,17 @@ class DecodeLoop:
                 raise
             return effects
         ended_at = self._clock()
-        self.figures.steps += 1
-        self.figures.step_s_sum += ended_at - started_at
+        self.figures.end_step(plan, started_at, ended_at)
         # What arrived during the step comes before its end, or a report of who waits would not count it.
         heard = self._hear(ended_at)
         effects = self._scheduler.apply(plan, output, ended_at)
         self.note(Step(started_at, ended_at, plan, effects))
         return heard + effects
+
+    def _check_now_and_then(self, now: float) -> None:
+        if now >= self._checked_at + INTEGRITY_S:
+            self._checked_at = now
+            self._scheduler.check_integrity()
 
     def _pass_on(self, effects: list[Effect]) -> None:
         if effects:

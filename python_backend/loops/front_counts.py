@@ -10,8 +10,26 @@ from collections import Counter
 from dataclasses import dataclass
 
 from python_backend.loops.base import Finish
-from python_backend.loops.histogram import SECONDS, SHARES, Histogram, HistogramCounts
 from router_backend.core.effects import Reason
+from router_backend.core.histogram import BRIEF, SECONDS, SHARES, SIZES, Histogram, HistogramCounts
+
+TOO_LATE = "TR_DEADLINE"
+SAME_MODEL = 'inter_token_seconds{after_handoff="no"}'
+AFTER_HANDOFF = 'inter_token_seconds{after_handoff="yes"}'
+FRONT_LAG = 'loop_lag_seconds{loop="front"}'
+
+
+def _spreads() -> dict[str, Histogram]:
+    """By the metric's name and label. `routed_fraction`: share of an answer's tokens by other models than
+    the entry."""
+    seconds = ("ttft_seconds", SAME_MODEL, AFTER_HANDOFF, "e2e_seconds", "cancel_latency_seconds")
+    return {
+        **{name: Histogram(SECONDS) for name in seconds},
+        "prompt_tokens": Histogram(SIZES),
+        "output_tokens": Histogram(SIZES),
+        "routed_fraction": Histogram(SHARES),
+        FRONT_LAG: Histogram(BRIEF),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +64,10 @@ class FrontSnapshot:
     """Messages about requests that had ended, harmless."""
     bad_messages: int
     """Messages that no peer should have sent."""
-    ttft_s: HistogramCounts
-    inter_token_s: HistogramCounts
-    e2e_s: HistogramCounts
-    routed_fraction: HistogramCounts
-    """Per finished request: share of tokens by other models than the entry."""
+    deadlines: dict[str, int]
+    """Requests that took longer than they may, by where they were: waiting here, or with the models."""
+    spreads: dict[str, HistogramCounts]
+    """By the metric's name and label."""
 
     @property
     def is_ready(self) -> bool:
@@ -68,10 +85,12 @@ class FrontCounts:
         self._tokens = [0] * models
         self._discarded = 0
         self._handoffs = 0
-        self._ttft = Histogram(SECONDS)
-        self._inter_token = Histogram(SECONDS)
-        self._e2e = Histogram(SECONDS)
-        self._routed = Histogram(SHARES)
+        self._deadlines = {"queue": 0, "models": 0}
+        self._spreads = _spreads()
+
+    def include(self, name: str, spread: Histogram) -> None:
+        """`spread` is kept by somebody else in this thread, and shown with the rest."""
+        self._spreads[name] = spread
 
     def turn_away(self, finish: Finish) -> None:
         """A request that never started, because it was refused or because its client left."""
@@ -80,13 +99,23 @@ class FrontCounts:
             return
         self._requests["rejected"] += 1
         self._rejections[finish.code] += 1
+        self._deadlines["queue"] += finish.code == TOO_LATE
 
     def observe_first(self, wait_s: float) -> None:
-        self._ttft.observe(wait_s)
+        self._spreads["ttft_seconds"].observe(wait_s)
 
-    def observe_gap(self, gap_s: float, tokens: int) -> None:
-        """`tokens` arrived `gap_s` after the ones before."""
-        self._inter_token.observe(gap_s / tokens, tokens)
+    def observe_gap(self, gap_s: float, tokens: int, is_other_model: bool) -> None:
+        """`tokens` arrived `gap_s` after the ones before, which were another model's or the same one's."""
+        name = AFTER_HANDOFF if is_other_model else SAME_MODEL
+        self._spreads[name].observe(gap_s / tokens, tokens)
+
+    def observe_cancel(self, wait_s: float) -> None:
+        """The model that held a cancelled request has said that it ended it."""
+        self._spreads["cancel_latency_seconds"].observe(wait_s)
+
+    def observe_loop(self, late_s: float) -> None:
+        """The front loop came back to its clock this late."""
+        self._spreads[FRONT_LAG].observe(late_s)
 
     def count_tokens(self, sources: tuple[int, ...]) -> None:
         for model in sources:
@@ -97,11 +126,15 @@ class FrontCounts:
         self._requests[finish.reason.value] += 1
         if finish.reason is Reason.ERROR:
             self._errors[finish.code] += 1
+            self._deadlines["models"] += finish.code == TOO_LATE
         self._discarded += finish.discarded_tokens
         self._handoffs += finish.handoffs
-        self._e2e.observe(e2e_s)
+        spreads = self._spreads
+        spreads["e2e_seconds"].observe(e2e_s)
+        spreads["prompt_tokens"].observe(finish.prompt_tokens)
+        spreads["output_tokens"].observe(finish.output_tokens)
         if finish.output_tokens:
-            self._routed.observe(routed / finish.output_tokens)
+            spreads["routed_fraction"].observe(routed / finish.output_tokens)
 
     def snapshot(self, gauges: Gauges) -> FrontSnapshot:
         return FrontSnapshot(
@@ -114,8 +147,6 @@ class FrontCounts:
             self._handoffs,
             self.stale_messages,
             self.bad_messages,
-            self._ttft.counts(),
-            self._inter_token.counts(),
-            self._e2e.counts(),
-            self._routed.counts(),
+            dict(self._deadlines),
+            {name: spread.counts() for name, spread in self._spreads.items()},
         )

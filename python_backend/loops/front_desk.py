@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from python_backend.config import FrontSettings
@@ -23,9 +24,12 @@ from router_backend.core.errors import CapacityError, PeerLostError, RemoteProto
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.stream.admission import AdmissionLimits, Occupancy
-from router_backend.stream.answer import Answer, Delivery, Terms
+from router_backend.stream.answer import Answer, Delivery, Terms, TextSource
 
 _log = logging.getLogger(__name__)
+
+CANCELLED_MAX = 4096
+"""Cancelled requests that are remembered, to learn how long it takes the models to end them."""
 
 
 class FrontDesk:
@@ -35,6 +39,8 @@ class FrontDesk:
         self, settings: FrontSettings, peers: FrontPeers, counts: FrontCounts, text: TextCodec
     ) -> None:
         self.is_draining = False
+        self.timed: Callable[[TextSource], TextSource] = lambda text: text
+        """What measures the way from tokens to text."""
         self._settings = settings
         self._peers = peers
         self._counts = counts
@@ -44,6 +50,8 @@ class FrontDesk:
         self._queue: deque[RequestId] = deque()
         self._live = 0
         self._aborts: list[Abort] = []
+        self._cancelled: dict[RequestId, float] = {}
+        """Requests that ended here first, and when; until the model that held them says so too."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -106,7 +114,7 @@ class FrontDesk:
             deliveries = opened.answer.on_emit(emit, opened.port.unsent, now)
         except RemoteProtocolError as error:
             deliveries = opened.answer.end(Reason.ERROR, *explained(error))
-        self._observe_tokens(opened, opened.answer.output_tokens - before, now)
+        self._observe_tokens(opened, opened.answer.output_tokens - before, emit.model, now)
         if opened.answer.wants_abort:
             self._abort(opened)
         self._deliver(opened, deliveries, now)
@@ -114,9 +122,17 @@ class FrontDesk:
     def on_close(self, close: Close, now: float) -> None:
         opened = self._open.get(close.request_id)
         if opened is None or opened.answer is None:
-            self._counts.stale_messages += 1
+            self._note_late_close(close.request_id, now)
             return
         self._deliver(opened, opened.answer.on_close(close, now), now)
+
+    def _note_late_close(self, request_id: RequestId, now: float) -> None:
+        """The word of whoever held a request that we ended; or one that nobody waits for."""
+        cancelled_at = self._cancelled.pop(request_id, None)
+        if cancelled_at is None:
+            self._counts.stale_messages += 1
+        else:
+            self._counts.observe_cancel(now - cancelled_at)
 
     def on_tick(self, now: float) -> None:
         for opened in list(self._open.values()):
@@ -154,7 +170,8 @@ class FrontDesk:
             name = self._peers.name(down[0] if down else ticket.entry)
             self._refuse(opened, PeerLostError(f"model {name!r} cannot be reached: try again later"))
             return
-        opened.answer = Answer(self._terms(opened.ask, ticket), self._text.text_source())
+        text = self.timed(self._text.text_source())
+        opened.answer = Answer(self._terms(opened.ask, ticket), text)
         self._live += 1
 
     def _terms(self, ask: Ask, ticket: Ticket) -> Terms:
@@ -174,14 +191,15 @@ class FrontDesk:
             commits_late_s=settings.peer_timeout_s,
         )
 
-    def _observe_tokens(self, opened: OpenRequest, tokens: int, now: float) -> None:
+    def _observe_tokens(self, opened: OpenRequest, tokens: int, model: int, now: float) -> None:
         if not tokens:
             return
         if opened.last_token_at is None:
             self._counts.observe_first(now - opened.arrived_at)
         else:
-            self._counts.observe_gap(now - opened.last_token_at, tokens)
+            self._counts.observe_gap(now - opened.last_token_at, tokens, opened.last_model != model)
         opened.last_token_at = now
+        opened.last_model = model
 
     def _deliver(self, opened: OpenRequest, deliveries: list[Delivery], now: float) -> None:
         for delivery in deliveries:
@@ -198,6 +216,13 @@ class FrontDesk:
         self._counts.finish(finish, now - opened.arrived_at, opened.routed)
         if opened.answer is not None and not opened.answer.is_closed:
             self._abort(opened)
+            self._remember_cancel(opened.request_id, now)
+
+    def _remember_cancel(self, request_id: RequestId, now: float) -> None:
+        """For the close that follows; of a model that has died none does."""
+        self._cancelled[request_id] = now
+        if len(self._cancelled) > CANCELLED_MAX:
+            del self._cancelled[next(iter(self._cancelled))]
 
     def _abort(self, opened: OpenRequest) -> None:
         if opened.ticket is not None and not opened.is_aborted:

@@ -23,6 +23,7 @@ from python_backend.loops.front_desk import FrontDesk
 from python_backend.loops.front_peers import FrontPeers
 from python_backend.loops.open_request import explained
 from python_backend.loops.request_door import RequestDoor, Ticket
+from python_backend.loops.stopwatch import Stopwatch
 from python_backend.text.base import TextCodec
 from python_backend.transport.base import Frames, HandoffTransport
 from router_backend.core.effects import Close, Emit, Reason
@@ -86,6 +87,9 @@ class FrontLoop:
         self._counts = FrontCounts(len(parts.deployment.models))
         self._peers = FrontPeers(parts.deployment.names, transport, settings.peer_timeout_s, now)
         self._desk = FrontDesk(settings, self._peers, self._counts, parts.text)
+        watch = Stopwatch(clock)
+        self._desk.timed = watch.text
+        self._counts.include("detokenize_seconds", watch.spread)
         self._beat = Beat(parts.endpoint, parts.instance)
         self._beat_s = settings.heartbeat_ms / 1000.0
         self._tick_s = min(max(settings.flush_ms / 2000.0, TICK_S_MIN), TICK_S_MAX)
@@ -190,6 +194,7 @@ class FrontLoop:
                 self._counts.bad_messages += 1
 
     def _on_tick(self, now: float) -> None:
+        self._counts.observe_loop(now - self._tick_at)
         self._tick_at = now + self._tick_s
         for model in self._peers.lost(now):
             self._desk.on_lost(model, now)

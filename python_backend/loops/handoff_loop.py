@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from python_backend.loops.decode_loop import DecodeEvent, HomeLost, PeerBack, PeerLost
 from python_backend.loops.inbox import Inbox
+from python_backend.loops.loop_figures import Lag
 from python_backend.loops.peer_watch import News, PeerWatch
 from python_backend.transport.base import Frames, HandoffTransport, Peer
 from router_backend.core.effects import Close, Effect, Emit, Send
@@ -89,6 +90,7 @@ class HandoffLoop:
         self, address: Address, transport: HandoffTransport, doors: Doors, clock: Callable[[], float]
     ) -> None:
         self.figures = TrafficFigures()
+        self.lag = Lag()
         self._address = address
         self._transport = transport
         self._doors = doors
@@ -178,6 +180,7 @@ class HandoffLoop:
     def _beat(self, now: float) -> None:
         if now < self._beat_at + self._address.heartbeat_s:
             return
+        self.lag.note(self._beat_at + self._address.heartbeat_s, now)
         self._beat_at = now
         for endpoint in self._watch.names:
             self._transport.post(Peer(endpoint), self._beat_frames)

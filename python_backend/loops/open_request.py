@@ -25,6 +25,7 @@ class OpenRequest:
     is_aborted: bool = False
     """The subservers were told that nobody wants it any more."""
     last_token_at: float | None = None
+    last_model: int | None = None
     routed: int = 0
     """Tokens by other models than the entry."""
 

@@ -149,4 +149,10 @@ class Door:
             self._service.cancel(stream.handle)
 
     def _samples(self) -> Mapping[str, float]:
-        return {**self._service.snapshot(), "open_streams": len(self._sender.streams())}
+        streams = self._sender.streams()
+        return {
+            **self._service.snapshot(),
+            "open_streams": len(streams),
+            "unsent_responses": sum(stream.unsent for stream in streams),
+            "unsent_bytes": sum(stream.unsent_bytes for stream in streams),
+        }

@@ -23,6 +23,7 @@ from python_backend.loops.request_door import RequestDoor
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.connecting import open_transport
 from python_backend.roles.place import tokenizer_dir
+from python_backend.roles.samples import identity_samples
 from python_backend.text.tokenizer import load_tokenizer
 from python_backend.transport.base import HandoffTransport
 from router_backend.core.request import RequestId
@@ -44,6 +45,7 @@ class Front:
         transport: HandoffTransport | None = None,
     ) -> None:
         self._names = deployment.names
+        self._identity = identity_samples(deployment, "front")
         text = load_tokenizer(tokenizer_dir(deployment, repository))
         dice = random.SystemRandom()
         agreement = read_agreement(deployment, repository)
@@ -72,7 +74,7 @@ class Front:
     def snapshot(self) -> Mapping[str, float]:
         """The same as flat samples for the metrics page."""
         refused = {"peers_refused_total": float(self._transport.refused)}
-        return samples(self._loop.snapshot(), self._names) | refused
+        return samples(self._loop.snapshot(), self._names) | refused | self._identity
 
     @property
     def is_running(self) -> bool:

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,11 +26,14 @@ from python_backend.loops.event_log import EventLog, Step
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.planning_loop import PlanningLoop
+from python_backend.loops.stopwatch import Stopwatch
 from python_backend.loops.token_request import TokenDoor
 from python_backend.roles.adapting import Adapting
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.connecting import open_transport
 from python_backend.roles.engine import build_runner
+from python_backend.roles.samples import Figures
+from python_backend.roles.subserver_figures import Gauged
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
 from router_backend.core.request import ModelIndex, RequestId
@@ -50,9 +52,6 @@ JOIN_S = 10.0
 
 _Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog | PlanningLoop
 
-Figures = Mapping[str, float | dict[str, float]]
-
-
 class Subserver:
     """One model. `start` before anything else, `stop` once; `ask`, `cancel`, `snapshot` from any thread."""
 
@@ -68,10 +67,12 @@ class Subserver:
         clock = time.monotonic
         agreed = agreement or Agreement(runner.info.vocab_size, runner.info.eos_ids)
         self.name = name
+        self._clock = clock
         self.info = runner.info
         self._runner = runner
         self._transport = transport
-        self._scheduler = _scheduler(deployment, name, runner.info, agreed)
+        policies = Stopwatch(clock)
+        self._scheduler = _scheduler(deployment, name, runner.info, agreed, policies)
         self._failure = threading.Event()
         self._snapshot: Figures = MappingProxyType({})
         instance = secrets.randbits(48)
@@ -84,6 +85,8 @@ class Subserver:
         self._handoff = HandoffLoop(address, transport, doors, clock)
         self._adapting.perform = self._handoff.perform
         self._decode = DecodeLoop(self._scheduler, runner, inbox, self._handoff.perform, clock)
+        parts = (self._scheduler, self._decode, self._handoff, self._client, policies)
+        self._gauged = Gauged(deployment.names, *parts)
         self._decode.publish = self._publish
         self._decode.held = lambda: self._scheduler.roster.queues
         loops: list[_Loop] = [self._handoff, self._client, self._decode]
@@ -132,9 +135,14 @@ class Subserver:
         """The figures of a moment at most some tenths of a second ago; never changes once returned.
 
         Counters and gauges of the scheduler by their own names, `launches` by reason, `kv_blocks` by
-        owner, `step_s_sum` and `step_count`, errors, traffic, and peers that are up.
+        owner, distributions, errors, traffic, and peers that are up.
         """
         return self._snapshot
+
+    @property
+    def stalled_s(self) -> float:
+        """How long something has been there to run and no step has ended."""
+        return self._decode.figures.stalled_s(self._clock())
 
     def _thread(self, loop: _Loop) -> threading.Thread:
         name = f"{self.name} {type(loop).__name__}"
@@ -160,31 +168,10 @@ class Subserver:
     def _publish(self) -> None:
         self._adapting.report(len(self._scheduler.roster.live))
         self._snapshot = MappingProxyType(
-            scheduler_figures(self._scheduler)
-            | {
-                "step_s_sum": self._decode.figures.step_s_sum,
-                "step_count": self._decode.figures.steps,
-                "turns": self._decode.figures.turns,
-                "loop_errors": self._decode.figures.loop_errors,
-                "runner_errors": self._decode.figures.runner_errors,
-                "messages_posted": self._handoff.figures.posted,
-                "messages_received": self._handoff.figures.received,
-                "messages_malformed": self._handoff.figures.malformed,
-                "messages_undeliverable": self._handoff.figures.undeliverable,
-                "peers_up": self._handoff.peers_up,
-                "peers_refused": self._transport.refused,
-            }
+            self._gauged.picture(self._clock())
+            | {"peers_refused": self._transport.refused}
             | self._adapting.figures()
         )
-
-
-def scheduler_figures(scheduler: Scheduler) -> dict[str, float | dict[str, float]]:
-    """Counters and gauges, flat by name; `launches` by reason and `kv_blocks` by owner."""
-    counters = asdict(scheduler.counters)
-    launches = {reason.value: count for reason, count in counters.pop("launches").items()}
-    gauges = scheduler.gauges()
-    blocks = {key.removeprefix("kv_"): gauges.pop(key) for key in list(gauges) if key.startswith("kv_")}
-    return {**counters, **gauges, "launches": launches, "kv_blocks": blocks}
 
 
 def build_subserver(
@@ -207,7 +194,9 @@ def _one_of(notes: list[Callable[[Step], None]]) -> Callable[[Step], None]:
     return note
 
 
-def _scheduler(deployment: Deployment, name: str, info: RunnerInfo, agreed: Agreement) -> Scheduler:
+def _scheduler(
+    deployment: Deployment, name: str, info: RunnerInfo, agreed: Agreement, policies: Stopwatch
+) -> Scheduler:
     model, index = deployment.model(name), ModelIndex(deployment.names.index(name))
     settings = SchedulerSettings(
         model=index,
@@ -221,7 +210,9 @@ def _scheduler(deployment: Deployment, name: str, info: RunnerInfo, agreed: Agre
         mode=deployment.mode,
         parked_kv_max=model.parked_kv_max,
     )
-    return Scheduler(settings, agreed.book(deployment, index))
+    book = agreed.book(deployment, index)
+    book.wrap = policies.router
+    return Scheduler(settings, book)
 
 
 def _address(deployment: Deployment, name: str, instance: int, info: RunnerInfo) -> Address:

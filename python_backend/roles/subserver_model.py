@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping
 
 from python_backend.loops.base import Ask, ResponsePort
+from python_backend.loops.flat_samples import Samples
 from python_backend.roles.door import TOKENS_TONGUE, Door
 from python_backend.roles.place import Place
-from python_backend.roles.samples import subserver_samples
+from python_backend.roles.samples import familiar_samples, identity_samples, subserver_samples
 from python_backend.roles.subserver import Subserver, build_subserver
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import RequestId
@@ -17,8 +18,9 @@ from router_backend.core.request import RequestId
 class SubserverService:
     """A subserver as a door sees it."""
 
-    def __init__(self, subserver: Subserver) -> None:
+    def __init__(self, subserver: Subserver, identity: Samples) -> None:
         self._subserver = subserver
+        self._identity = identity
 
     def start(self) -> None:
         self._subserver.start()
@@ -30,7 +32,14 @@ class SubserverService:
         self._subserver.cancel(handle)
 
     def snapshot(self) -> Mapping[str, float]:
-        return {**subserver_samples(self._subserver.snapshot()), "healthy": self._subserver.is_healthy}
+        figures = self._subserver.snapshot()
+        return {
+            **subserver_samples(figures),
+            **familiar_samples(figures),
+            **self._identity,
+            "healthy": self._subserver.is_healthy,
+            "seconds_since_progress": self._subserver.stalled_s,
+        }
 
     def stop(self) -> None:
         self._subserver.stop()
@@ -41,5 +50,7 @@ def subserver_door(place: Place) -> Door:
     deployment = place.deployment()
     if place.name not in deployment.names:
         raise ConfigError(f"{place.name}: not a model of the deployment, which has {deployment.names}")
-    service = SubserverService(build_subserver(deployment, place.name, place.repository, os.environ))
+    subserver = build_subserver(deployment, place.name, place.repository, os.environ)
+    identity = identity_samples(deployment, deployment.model(place.name).engine)
+    service = SubserverService(subserver, identity)
     return Door(service, TOKENS_TONGUE, deployment.front.cancel_poll_ms / 1000, {"model": place.name})

@@ -15,6 +15,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
+from python_backend.metric_catalogue import metric_of
 from python_backend.server.response_stream import FAULTS
 
 LOG = logging.getLogger(__name__)
@@ -83,9 +84,15 @@ class MetricsMirror:
         family = self._families.get(name)
         if family is None:
             kind = pb_utils.MetricFamily.COUNTER if is_counter(name) else pb_utils.MetricFamily.GAUGE
-            family = pb_utils.MetricFamily(name=name, description=name.replace("_", " "), kind=kind)
+            family = pb_utils.MetricFamily(name=name, description=described(name), kind=kind)
             self._families[name] = family
         return family
+
+
+def described(name: str) -> str:
+    """What the page says of a family; a name that the catalogue lacks speaks for itself."""
+    metric = metric_of(name.removeprefix(PREFIX))
+    return metric.meaning if metric else name.replace("_", " ")
 
 
 def is_counter(name: str) -> bool:

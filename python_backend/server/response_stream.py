@@ -115,6 +115,11 @@ class ResponseStream:
     def unsent(self) -> int:
         return len(self._waiting)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Of text; a response of token ids alone counts nothing."""
+        return sum(len(piece.text.encode()) for piece in list(self._waiting))
+
     def deliver(self) -> None:
         """Send what waits, as one response: under load fewer and larger ones, never a longer queue."""
         with self._lock:

@@ -34,6 +34,7 @@ class Sequence:
     num_computed: int = 0
     blocks: list[int] = field(default_factory=list)
     ready_at: float = 0.0
+    """When it began to wait for a step; of a parked one, when it was handed off (seconds)."""
     stay: int = 0
     """Tokens sampled here since the last arrival."""
     attempt: int = 0

@@ -33,6 +33,8 @@ class Handoff:
     raw_steps: int = 0
     request: Request | None = None
     meta: dict[str, PolicyValue] = field(default_factory=dict)
+    sent_at: float = field(default=0.0, compare=False)
+    """When it was decided, seconds on the monotonic clock of the source's host; for measuring only."""
 
     @property
     def loc(self) -> int:

@@ -58,6 +58,8 @@ class PolicyBook:
 
     def __init__(self, place: Place, size_max: int = 256, own: Mapping[str, Factory] = NONE) -> None:
         self.place = place
+        self.wrap: Callable[[Router], Router] = lambda router: router
+        """What every instance is put into; the shell times decisions so."""
         self._own = own
         self._size_max = size_max
         self._routers: OrderedDict[PolicySpec, Router] = OrderedDict()
@@ -65,7 +67,8 @@ class PolicyBook:
     def router(self, spec: PolicySpec) -> Router:
         found = self._routers.get(spec)
         if found is None:
-            found = self._routers[spec] = GuardedRouter(spec.name, build(spec, self.place, self._own))
+            found = GuardedRouter(spec.name, build(spec, self.place, self._own))
+            found = self._routers[spec] = self.wrap(found)
             if len(self._routers) > self._size_max:
                 self._routers.popitem(last=False)
         else:

@@ -118,6 +118,7 @@ class Arrivals:
             raise RemoteProtocolError(f"hand-off of {handoff.request_id} from position 0 without its request")
         self.bounds.check_continuation(handoff, request, 0)
         self.roster.counters.handoffs_received += 1
+        self.roster.spreads.note_transit(handoff, now)
         refusal = self.roster.refusal(request, handoff.loc)
         if refusal:
             return refusal
@@ -130,6 +131,8 @@ class Arrivals:
         sequence.happen(Event.RETURNED)
         counters.handoffs_received += 1
         counters.returns += 1
+        self.roster.spreads.note_transit(handoff, now)
+        self.roster.spreads.return_s.observe(now - sequence.ready_at)
         if sequence.blocks:
             counters.direct_resumes += 1
         else:

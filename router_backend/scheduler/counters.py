@@ -6,8 +6,17 @@ Invariant, at every moment: sampled == committed + discarded.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
+from router_backend.handoff.message import Handoff
 from router_backend.scheduler.batch import LaunchReason
+
+
+class Departure(str, Enum):
+    """What became of the sampled token on which a policy handed off."""
+
+    TOKEN_KEPT = "token_kept"
+    TOKEN_DISCARDED = "token_discarded"
 
 
 @dataclass(slots=True)
@@ -15,7 +24,11 @@ class Counters:
     sampled: int = 0
     committed: int = 0
     discarded: int = 0
+    discarded_on_faults: int = 0
+    """Of these, tokens of rows whose policy failed; the others were taken back by a hand-off."""
     handoffs_sent: int = 0
+    departures: dict[tuple[int, Departure], int] = field(default_factory=dict)
+    """Hand-offs sent, by target and by what became of the token that decided them."""
     handoffs_received: int = 0
     handoff_tokens: int = 0
     """Tokens received in hand-offs, first contacts included."""
@@ -48,3 +61,8 @@ class Counters:
     batch_rows: int = 0
     batch_tokens: int = 0
     launches: dict[LaunchReason, int] = field(default_factory=lambda: dict.fromkeys(LaunchReason, 0))
+
+    def note_departure(self, handoff: Handoff) -> None:
+        self.handoffs_sent += 1
+        what = handoff.target, Departure.TOKEN_DISCARDED if handoff.attempt else Departure.TOKEN_KEPT
+        self.departures[what] = self.departures.get(what, 0) + 1

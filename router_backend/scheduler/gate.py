@@ -73,6 +73,11 @@ class BatchGate:
         """The threshold in force while `live` requests are in the system."""
         return min(feasible_thresholds(self._row(live), live)[self.model], self.batch_max)
 
+    def is_feasible(self, live: int) -> bool:
+        """The wanted thresholds fit `live` requests as they are: sum(threshold - 1) < live."""
+        row = self._row(live)
+        return feasible_thresholds(row, live) == row
+
     def decide(self, *, ready: int, live: int, oldest_at: float, now: float) -> Launch | Hold:
         """Launch or hold; `ready` requests wait, the first of them since `oldest_at` (seconds)."""
         if ready == 0:

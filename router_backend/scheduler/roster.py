@@ -18,6 +18,7 @@ from router_backend.kvcache.block_manager import BlockManager
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.queues import Graveyard, Queues, Tombstone
 from router_backend.scheduler.settings import SchedulerSettings
+from router_backend.scheduler.spreads import Spreads
 
 _NO_USAGE = Usage()
 
@@ -29,6 +30,7 @@ class Roster:
     settings: SchedulerSettings
     queues: Queues = field(default_factory=Queues)
     counters: Counters = field(default_factory=Counters)
+    spreads: Spreads = field(default_factory=Spreads)
     graveyard: Graveyard = field(default_factory=Graveyard)
     live: dict[RequestId, ModelIndex] = field(default_factory=dict)
     """Requests anywhere in the system, with the model that announced them."""

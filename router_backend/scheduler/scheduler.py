@@ -8,6 +8,8 @@ right to append.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request, RequestId
@@ -41,6 +43,8 @@ class Scheduler:
         self._turns = Turns(self.roster)
         self._settlement = Settlement(settings, self.roster.counters)
         self._down: set[ModelIndex] = set()
+        self._held_at: float | None = None
+        """Since when the gate holds what is ready."""
         self._step = 0
 
     @property
@@ -78,14 +82,17 @@ class Scheduler:
         """The next batch with its blocks reserved, or how long to wait for one."""
         self.gate.expire(now)
         if not self.roster.queues.ready:
+            self._held_at = None
             return Hold()
         decision = self._decide(now)
         if isinstance(decision, Hold):
+            self._held_at = now if self._held_at is None else self._held_at
             return decision
         rows, needs = self._rows.build()
         self._step += 1
         plan = BatchPlan(self._step, rows, needs, decision.reason)
         self._count_launch(plan)
+        self._note_launch(plan, now)
         return plan
 
     def apply(self, plan: BatchPlan, output: StepOutput, now: float) -> list[Effect]:
@@ -149,7 +156,7 @@ class Scheduler:
 
     def gauges(self) -> dict[str, int]:
         """Numbers of this moment: sequences by place, KV blocks by owner, live requests."""
-        queues, pool = self.roster.queues, self.roster.kv.pool
+        queues, pool, live = self.roster.queues, self.roster.kv.pool, max(1, len(self.roster.live))
         parked = sum(len(sequence.blocks) for sequence in queues.parked.values())
         return {
             "ready": len(queues.ready),
@@ -160,7 +167,9 @@ class Scheduler:
             "kv_cached": pool.num_cached,
             "kv_parked": parked,
             "kv_running": max(0, pool.num_held - parked),
-            "threshold": self.gate.threshold(max(1, len(self.roster.live))),
+            "draining": sum(held.state is State.FINISHED for held in queues.executing.values()),
+            "threshold": self.gate.threshold(live),
+            "threshold_feasible": int(self.gate.is_feasible(live)),
         }
 
     def check_integrity(self) -> None:
@@ -194,6 +203,14 @@ class Scheduler:
         counters.batch_rows += len(plan.rows)
         counters.batch_tokens += plan.num_tokens
 
+    def _note_launch(self, plan: BatchPlan, now: float) -> None:
+        spreads, executing = self.roster.spreads, self.roster.queues.executing
+        spreads.batch_rows.observe(len(plan.rows))
+        spreads.batch_tokens.observe(plan.num_tokens)
+        spreads.delay_s.observe(0.0 if self._held_at is None else now - self._held_at)
+        self._held_at = None
+        spreads.note_waits((executing[row.request_id] for row in plan.rows if row.is_sampling), now)
+
     def _settle(
         self, sampled: list[Sequence], picked: list[int], output: StepOutput, now: float
     ) -> list[Effect]:
@@ -206,7 +223,7 @@ class Scheduler:
             elif outcome.handoff is None:
                 self.roster.queues.append(outcome.sequence, now)
             else:
-                effects += self._hand_off(outcome, outcome.handoff)
+                effects += self._hand_off(outcome, replace(outcome.handoff, sent_at=now))
         return effects
 
     def _hand_off(self, outcome: Outcome, handoff: Handoff) -> list[Effect]:
@@ -219,7 +236,9 @@ class Scheduler:
         sequence.last_seq = handoff.seq
         sequence.seen = list(handoff.seen)
         sequence.sent = handoff
+        sequence.ready_at = handoff.sent_at
         self.roster.queues.parked[sequence.request_id] = sequence
-        self.counters.handoffs_sent += 1
+        self.counters.note_departure(handoff)
+        self.roster.spreads.note_departure(sequence, handoff)
         self._rows.pressure.limit_parked()
         return [Send(handoff.target, handoff)]

@@ -127,6 +127,7 @@ class Settlement:
     def _policy_fault(self, sequence: Sequence, what: str | PolicyError) -> Outcome:
         sequence.tokens.pop()
         self.counters.discarded += 1
+        self.counters.discarded_on_faults += 1
         self.counters.policy_faults += 1
         name = sequence.request.policy.name
         error = what if isinstance(what, PolicyError) else PolicyError(f"{name}.{what}")

@@ -36,6 +36,7 @@ COUNTED = (
     "recomputes",
     "prefix_lookups_on_return",
 )
+RESUMES = {"direct_resumes": "direct", "recomputes": "recompute"}
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,17 @@ def referee(pair: Pair, asked: Asked, text: str) -> Sequential:
     return referred(pair, asked.job, [*ids, *pair.referee.eos_ids][: asked.job.max_tokens])
 
 
+def shown(server: TritonServer, name: str, model: str) -> float:
+    """What the metrics page says that a model has counted."""
+    kind = RESUMES.get(name)
+    if kind is not None:
+        return metric(server, "token_router_resume_total", model=model, kind=kind)
+    return metric(server, f"token_router_{name}_total", model=model)
+
+
 def counts(server: TritonServer) -> list[dict[str, float]]:
     return [
-        {name: metric(server, f"token_router_{name}_total", model=model) for name in COUNTED}
+        {name: shown(server, name, model) for name in COUNTED}
         for model in MODELS
     ]
 

@@ -17,12 +17,12 @@ from python_backend.loops.decode_loop import (
     DecodeEvent,
     DecodeLoop,
     HomeLost,
-    LoopFigures,
     PeerBack,
     PeerLost,
 )
 from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
+from python_backend.loops.loop_figures import LoopFigures, Phase
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
 from router_backend.core.errors import ConfigError, EngineLostError, RemoteProtocolError, RunnerError
@@ -139,7 +139,8 @@ def test_a_batch_runs_after_what_was_heard_has_left_and_is_applied_with_the_time
         ("apply", PLAN, OUTPUT, 3.0),
     ]
     assert world.performed == [[HEARD], [APPLIED]]
-    assert loop.figures == LoopFigures(turns=1, steps=1, step_s_sum=1.0)
+    assert loop.figures == LoopFigures(turns=1, steps=1)
+    assert loop.figures.step_s[Phase.EXTEND].counts().total == 1.0
 
 
 def test_what_arrives_during_a_step_is_heard_before_its_end() -> None:

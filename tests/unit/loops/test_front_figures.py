@@ -3,8 +3,8 @@
 from python_backend.loops.base import Finish
 from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_figures import samples
-from python_backend.loops.histogram import Histogram, HistogramCounts
 from router_backend.core.effects import Reason
+from router_backend.core.histogram import Histogram, HistogramCounts
 
 
 def test_an_observation_falls_into_the_first_bucket_that_holds_it() -> None:

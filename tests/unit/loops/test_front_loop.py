@@ -5,6 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from python_backend.loops.base import Ask, Finish, Piece
+from python_backend.loops.front_counts import AFTER_HANDOFF, SAME_MODEL
 from python_backend.transport.base import Frames, Peer
 from router_backend.core.effects import Reason
 from router_backend.core.request import ModelIndex
@@ -364,8 +365,9 @@ def test_the_snapshot_counts_every_request_once() -> None:
     )
     assert (seen.gauges.live, seen.gauges.queued, seen.gauges.peers_up) == (1, 0, (True, True))
     assert (seen.tokens, seen.discarded, seen.handoffs, seen.is_ready) == ((1, 1), 1, 2, True)
-    sums = [sum(histogram.counts) for histogram in (seen.ttft_s, seen.inter_token_s, seen.e2e_s)]
-    assert (sums, seen.routed_fraction.total) == ([1, 1, 2], 0.5)
+    names = ("ttft_seconds", SAME_MODEL, AFTER_HANDOFF, "e2e_seconds", "detokenize_seconds")
+    assert [sum(seen.spreads[name].counts) for name in names] == [1, 0, 1, 2, 2]
+    assert seen.spreads["routed_fraction"].total == 0.5
 
 
 def test_a_result_that_comes_after_the_client_left_is_dropped() -> None:

@@ -6,7 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+BRIEF = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, *SECONDS[:10])
+"""Seconds, for what is done within a step."""
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+SIZES = tuple(float(1 << power) for power in range(16))
 
 
 @dataclass(frozen=True, slots=True)
