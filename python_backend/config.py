@@ -62,6 +62,11 @@ class ModelSettings(Settings):
     """How weights are kept; auto = float32 for a small model, float16 beyond. Sums are float32 in both."""
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
     """Where weights and KV live. Models on one device share its memory budget."""
+    attention: Literal["auto", "flashinfer", "flash_attn", "sdpa"] = "auto"
+    """On a GPU; auto = the first of these that is installed."""
+    graph_batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    graph_tokens: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """On a GPU: rows, and new tokens of each, of the steps that are captured as CUDA graphs. Empty = none."""
     threads: int = Field(1, ge=1)
     kv_tokens: int | None = Field(None, ge=16)
     """Size of the KV pool; default: an equal share of the device's memory budget, where there is one, else

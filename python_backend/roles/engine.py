@@ -14,7 +14,9 @@ from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
 from python_backend.runner.resuming import Resume
 from python_backend.runner.scripted_runner import ScriptedSettings, load_script
-from python_backend.runner.torch_runner.settings import TorchSettings
+from python_backend.runner.torch_runner.buckets import Grid
+from python_backend.runner.torch_runner.devices import CPU
+from python_backend.runner.torch_runner.settings import NO_GRAPHS, TorchSettings
 from python_backend.runner.trtllm_runner.settings import TrtllmSettings
 from router_backend.core.request import ModelIndex
 
@@ -48,6 +50,9 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, v
             length_max=model.length_max,
             vocab_size=vocab_size,
             model=index,
+            device=model.device,
+            attention=model.attention,
+            grid=Grid(model.graph_batches, model.graph_tokens) if model.device != CPU else NO_GRAPHS,
             heads=tuple((name, repository / folder) for name, folder in sorted(model.heads.items())),
         )
     if model.engine != "scripted":

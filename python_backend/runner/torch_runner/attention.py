@@ -12,16 +12,21 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.packing import Group, PagedGroup
+from python_backend.runner.torch_runner.table_attention import TableGroup
 from router_backend.native import kernels
 
+AnyGroup = Group | PagedGroup | TableGroup
 
-def attend(queries: Tensor, pool: KvPool, layer: int, groups: tuple[Group | PagedGroup, ...]) -> Tensor:
+
+def attend(queries: Tensor, pool: KvPool, layer: int, groups: tuple[AnyGroup, ...]) -> Tensor:
     """[T, H * D] out of `queries` [T, H, D]; the step's own keys are already in the pool."""
     parts = [_attended(queries[group.first : group.last], pool, layer, group) for group in groups]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def _attended(queries: Tensor, pool: KvPool, layer: int, group: Group | PagedGroup) -> Tensor:
+def _attended(queries: Tensor, pool: KvPool, layer: int, group: AnyGroup) -> Tensor:
+    if isinstance(group, TableGroup):
+        return group.attention.attend(queries, pool, layer, group)
     if isinstance(group, Group):
         return _attend_group(queries, pool, layer, group)
     native = kernels.compiled()

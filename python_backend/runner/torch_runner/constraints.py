@@ -54,7 +54,7 @@ def _penalise(logits: Tensor, written: IntArray, row: Row) -> None:
         ids, counts = np.unique(written[row.prompt_len :], return_counts=True)
         ids, counts = ids[ids < vocab], counts[ids < vocab]
         penalty = sampling.presence_penalty + sampling.frequency_penalty * torch.from_numpy(counts)
-        logits[torch.from_numpy(ids)] -= penalty.to(logits.dtype)
+        logits[torch.from_numpy(ids).to(logits.device)] -= penalty.to(logits)
 
 
 def _is_about_to_complete(run: Sequence[int], tokens: Sequence[int]) -> bool:

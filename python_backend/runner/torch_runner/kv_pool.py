@@ -19,19 +19,37 @@ class KvPool:
 
     __slots__ = ("_arrays", "_layers", "_scratch", "block_size", "num_blocks", "tensor")
 
-    def __init__(self, config: ModelConfig, num_blocks: int, block_size: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+    ) -> None:
         heads = (config.num_kv_heads, config.head_dim)
-        self.tensor = torch.zeros((config.num_layers, 2, num_blocks, block_size, *heads), dtype=dtype)
+        shape = (config.num_layers, 2, num_blocks, block_size, *heads)
+        self.tensor = torch.zeros(shape, dtype=dtype, device=device)
         self.num_blocks, self.block_size = num_blocks, block_size
         slots = self.tensor.view(config.num_layers, 2, num_blocks * block_size, *heads)
         self._layers = [(layer[0], layer[1]) for layer in slots]
-        self._scratch = (torch.empty((0, *heads), dtype=dtype), torch.empty((0, *heads), dtype=dtype))
-        has_arrays = dtype in (torch.float32, torch.float64)  # numpy knows no bfloat16
+        self._scratch = (self.tensor.new_empty((0, *heads)), self.tensor.new_empty((0, *heads)))
+        # numpy knows no bfloat16, and no memory but the host's.
+        has_arrays = dtype in (torch.float32, torch.float64) and self.tensor.device.type == "cpu"
         self._arrays = [(layer[0].numpy(), layer[1].numpy()) for layer in self.tensor] if has_arrays else []
 
     def arrays(self, layer: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Keys and values [num_blocks, block_size, kv_heads, head_dim], the pool's own memory."""
         return self._arrays[layer]
+
+    def layer(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [num_blocks, block_size, kv_heads, head_dim], the pool's own memory."""
+        return self.tensor[layer, 0], self.tensor[layer, 1]
+
+    def gathered(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values at int64[R, S] slots, [R, S, kv_heads, head_dim], in memory of their own."""
+        stored_keys, stored_values = self._layers[layer]
+        return stored_keys[slots], stored_values[slots]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store [T, kv_heads, head_dim] at int64[T] slots."""

@@ -160,3 +160,10 @@ PRECISIONS = MappingProxyType(
         "int8": Precision(torch.float32, pack_int8),
     }
 )
+GPU_PRECISIONS = MappingProxyType(
+    {
+        "float32": Precision(torch.float32, PlainLinear),
+        "bfloat16": Precision(torch.bfloat16, PlainLinear),
+        "float16": Precision(torch.float16, PlainLinear),
+    }
+)

@@ -6,6 +6,7 @@ what a token's row computes never reads another row.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
@@ -23,7 +24,12 @@ class Model:
     def __init__(self, config: ModelConfig, weights: ModelWeights, length_max: int) -> None:
         self.config = config
         self.weights = weights
-        self._rope = rope_table(config.rope, config.head_dim, length_max, weights.embed.dtype)
+        table = rope_table(config.rope, config.head_dim, length_max, weights.embed.dtype)
+        self._rope = table.to(weights.embed.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.embed.device
 
     def forward(self, step: PackedStep, pool: KvPool) -> Tensor:
         """Hidden [R, E] of the sampling rows after the final norm; writes the step's keys and values."""

@@ -9,12 +9,13 @@ points at the row's own first slot: no slot is ever read that the row did not wr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from python_backend.runner.torch_runner.table_attention import TableGroup
 from router_backend.native import kernels, kernels_plain
 from router_backend.scheduler.batch import IntArray, Row
 
@@ -53,6 +54,10 @@ class Group:
     def last(self) -> int:
         return self.first + self.rows * self.width
 
+    def to(self, device: torch.device) -> Group:
+        mask = None if self.mask is None else self.mask.to(device)
+        return replace(self, slots=self.slots.to(device), mask=mask)
+
 
 @dataclass(frozen=True, slots=True)
 class PackedStep:
@@ -64,9 +69,15 @@ class PackedStep:
     """int64[T]"""
     slots: Tensor
     """int64[T]: where each token's keys and values go."""
-    groups: tuple[Group | PagedGroup, ...]
+    groups: tuple[Group | PagedGroup | TableGroup, ...]
     sampled: Tensor
     """int64[R]: packed index of the last token of each sampling row, in plan order."""
+
+    def to(self, device: torch.device) -> PackedStep:
+        """The same on `device`; a group that is read in place is the CPU's alone."""
+        groups = tuple(group.to(device) if isinstance(group, Group) else group for group in self.groups)
+        tokens, positions, slots = (part.to(device) for part in (self.tokens, self.positions, self.slots))
+        return PackedStep(tokens, positions, slots, groups, self.sampled.to(device))
 
 
 @dataclass(frozen=True, slots=True)

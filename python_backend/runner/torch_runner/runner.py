@@ -1,4 +1,4 @@
-"""The `ModelRunner` that runs Hugging Face directories on the CPU with PyTorch.
+"""The `ModelRunner` that runs Hugging Face directories with PyTorch, on the CPU or on a GPU.
 
 Owns the model and its KV pool; decides nothing. One thread calls it. A failure of torch is a
 RunnerError and leaves no state behind except garbage in blocks that the failed rows own.
@@ -14,14 +14,18 @@ from torch import Tensor
 from python_backend.runner.base import RunnerInfo
 from python_backend.runner.heads.loading import HeadBook, load_head
 from python_backend.runner.heads.vocabulary import tokenizer_sha
-from python_backend.runner.torch_runner.footprint import chosen_dtype
+from python_backend.runner.torch_runner.buckets import Tables
+from python_backend.runner.torch_runner.devices import CPU, refuse_absent
+from python_backend.runner.torch_runner.footprint import chosen_dtype, number_format
+from python_backend.runner.torch_runner.graphs import Capture, CudaCapture, GraphedSteps, GraphSettings
 from python_backend.runner.torch_runner.kv_pool import KvPool
-from python_backend.runner.torch_runner.linears import PRECISIONS, Precision
+from python_backend.runner.torch_runner.linears import GPU_PRECISIONS, PRECISIONS, Precision
 from python_backend.runner.torch_runner.model import Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
 from python_backend.runner.torch_runner.packing import Layout, pack
 from python_backend.runner.torch_runner.settings import TorchSettings
 from python_backend.runner.torch_runner.step_numbers import StepNumbers
+from python_backend.runner.torch_runner.table_attention import Shape, table_attention
 from python_backend.runner.torch_runner.weights import load_weights
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.native import kernels
@@ -36,20 +40,26 @@ class TorchRunner:
 
     def __init__(self, settings: TorchSettings) -> None:
         """Loads everything; ConfigError names the file and what is wrong with it."""
+        refuse_absent(settings.device)
         torch.set_num_threads(settings.threads)
         config = load_model_config(settings.model_dir)
         self.info = _info(settings, config)
         self._vocab_rows = config.vocab_rows
         precision = _precision(settings, config)
-        dtype = precision.activations
-        is_paged = dtype == torch.float32 and kernels.compiled() is not None
-        self._layout = Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype, is_paged)
+        device = torch.device(settings.device)
+        self._layout = _layout(settings, config, precision.activations)
         with torch.inference_mode():
-            weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size)
+            weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size, device)
             self._model = Model(config, weights, self.info.length_max)
             heads = _heads(settings, config, weights.embed)
             self._numbers = StepNumbers(heads, settings.model)
-            self.pool = KvPool(config, self.info.num_blocks, settings.block_size, dtype)
+            # One block more than the scheduler knows of: what pads a captured step is written there.
+            self.pool = KvPool(
+                config, self.info.num_blocks + 1, settings.block_size, precision.activations, device
+            )
+        self._graphed: GraphedSteps | None = None
+        if device.type == "cuda":
+            self.use_graphs(settings, CudaCapture())
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         self._check(plan.rows)
@@ -61,13 +71,37 @@ class TorchRunner:
 
     def close(self) -> None:
         """Frees weights and KV; nothing may be executed afterwards."""
-        del self._model, self.pool
+        del self._model, self._graphed, self.pool
 
     def _executed(self, plan: BatchPlan) -> StepOutput:
+        captured = None if self._graphed is None else self._graphed.columns(plan.rows, self.pool)
+        if captured is not None:
+            return self._numbers.finished(plan, captured)
         step = pack(plan.rows, self._layout)
+        if self._model.device.type != "cpu":
+            step = step.to(self._model.device)
         hidden = self._model.forward(step, self.pool)
         logits = self._model.logits(hidden)
         return self._numbers.output(plan, hidden, logits)
+
+    def use_graphs(self, settings: TorchSettings, capture: Capture) -> GraphedSteps:
+        """Run steps that fit a shape of the settings' grid as `capture` replays them, from now on."""
+        config, info, tensor = self._model.config, self.info, self.pool.tensor
+        shape = Shape(
+            config.num_heads,
+            config.num_kv_heads,
+            config.head_dim,
+            info.block_size,
+            tensor.dtype,
+            tensor.device,
+        )
+        attention = table_attention(settings.attention, shape)
+        tables = Tables(info.block_size, info.length_max, attention.is_length_bound)
+        graphs = GraphSettings(settings.grid, tables, info.num_blocks)
+        self._graphed = GraphedSteps(graphs, self._model, self._numbers, attention, capture)
+        with torch.inference_mode():
+            self._graphed.capture_all(self.pool)
+        return self._graphed
 
     def _check(self, rows: Sequence[Row]) -> None:
         assert rows, "a plan without rows"
@@ -103,11 +137,14 @@ def _info(settings: TorchSettings, config: ModelConfig) -> RunnerInfo:
 
 
 def _precision(settings: TorchSettings, config: ModelConfig) -> Precision:
-    try:
-        return PRECISIONS[chosen_dtype(settings.dtype, config.num_weights)]
-    except KeyError:
-        known = ", ".join(["auto", *PRECISIONS])
-        raise ConfigError(f"dtype: {settings.dtype!r} is not one of {known}") from None
+    number_format(config, settings.dtype, settings.device)
+    precisions = PRECISIONS if settings.device == CPU else GPU_PRECISIONS
+    return precisions[chosen_dtype(settings.dtype, config.num_weights, settings.device)]
+
+
+def _layout(settings: TorchSettings, config: ModelConfig, dtype: torch.dtype) -> Layout:
+    is_paged = settings.device == CPU and dtype == torch.float32 and kernels.compiled() is not None
+    return Layout(settings.block_size, config.num_heads // config.num_kv_heads, dtype, is_paged)
 
 
 def _heads(settings: TorchSettings, config: ModelConfig, embedding: Tensor) -> HeadBook:

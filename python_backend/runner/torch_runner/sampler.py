@@ -32,13 +32,14 @@ def sample(logits: Tensor, logp: Tensor, rows: Sequence[Row], model: ModelIndex)
 
 
 def _draw(logits: Tensor, rows: Sequence[Row], model: ModelIndex) -> Tensor:
-    vocab = logits.shape[-1]
-    temperatures = torch.tensor([row.sampling.temperature for row in rows], dtype=torch.float64)
-    scaled = logits.double() / temperatures[:, None]
-    draws = torch.from_numpy(_uniforms(rows, model))
+    vocab, device = logits.shape[-1], logits.device
+    scaled = logits.double() / _column([row.sampling.temperature for row in rows], logits)
+    draws = torch.from_numpy(_uniforms(rows, model)).to(device)
     is_filtered = np.array([_is_filtered(row.sampling, vocab) for row in rows])
-    tokens = torch.empty(len(rows), dtype=torch.int64)
-    plain, filtered = (torch.from_numpy(np.flatnonzero(picked)) for picked in (~is_filtered, is_filtered))
+    tokens = torch.empty(len(rows), dtype=torch.int64, device=device)
+    plain, filtered = (
+        torch.from_numpy(np.flatnonzero(picked)).to(device) for picked in (~is_filtered, is_filtered)
+    )
     if len(plain):
         tokens[plain] = inverse_cdf(scaled[plain].softmax(dim=-1), draws[plain])
     if len(filtered):
@@ -55,17 +56,22 @@ def _draw_filtered(scaled: Tensor, rows: Sequence[Row], draws: Tensor) -> Tensor
     """top_k and min_p, then top_p over what they left; equal logits rank by token id."""
     ranked, ids = scaled.sort(dim=-1, descending=True, stable=True)
     vocab = scaled.shape[-1]
-    top_k = torch.tensor([row.sampling.top_k or vocab for row in rows])[:, None]
-    top_p = torch.tensor([row.sampling.top_p for row in rows], dtype=torch.float64)[:, None]
-    min_p = torch.tensor([row.sampling.min_p for row in rows], dtype=torch.float64)[:, None]
+    top_k = _column([row.sampling.top_k or vocab for row in rows], scaled)
+    top_p = _column([row.sampling.top_p for row in rows], scaled)
+    min_p = _column([row.sampling.min_p for row in rows], scaled)
     is_too_rare = ranked < ranked[:, :1] + min_p.log()
-    is_too_rare |= torch.arange(vocab) >= top_k
+    is_too_rare |= torch.arange(vocab, device=scaled.device) >= top_k
     probs = ranked.masked_fill_(is_too_rare, -torch.inf).softmax(dim=-1)
     before = probs.cumsum(dim=-1) - probs
     is_left_out = before >= top_p
     is_left_out[:, 0] = False
     rank = inverse_cdf(probs.masked_fill(is_left_out, 0.0), draws)
     return ids.gather(1, rank[:, None])[:, 0]
+
+
+def _column(values: Sequence[float], like: Tensor) -> Tensor:
+    """float64[R, 1] where `like` is."""
+    return torch.tensor(values, dtype=torch.float64, device=like.device)[:, None]
 
 
 def inverse_cdf(weights: Tensor, draws: Tensor) -> Tensor:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from python_backend.runner.torch_runner.buckets import Grid
 from router_backend.core.request import ModelIndex
 
 FIRST_MODEL = ModelIndex(0)
+NO_GRAPHS = Grid((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +29,10 @@ class TorchSettings:
     length_max: int | None = None
     vocab_size: int | None = None
     model: ModelIndex = FIRST_MODEL
+    device: str = "cpu"
+    attention: str = "auto"
+    """On a GPU: a key of `table_attention.ATTENTIONS`, or the first that is installed."""
+    grid: Grid = NO_GRAPHS
+    """Shapes of steps that are captured as CUDA graphs."""
     heads: tuple[tuple[str, Path], ...] = ()
     """Router heads by name, each with the folder of its artefact."""

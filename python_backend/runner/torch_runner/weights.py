@@ -19,6 +19,8 @@ from python_backend.runner.torch_runner.linears import Linear, Packer, Precision
 from python_backend.runner.torch_runner.model_config import ModelConfig
 from router_backend.core.errors import ConfigError
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
@@ -51,9 +53,9 @@ class ModelWeights:
 class Checkpoint:
     """Named tensors over one or many shards, each read once and converted to `dtype`."""
 
-    def __init__(self, model_dir: Path, dtype: torch.dtype) -> None:
+    def __init__(self, model_dir: Path, dtype: torch.dtype, device: torch.device) -> None:
         self._model_dir = model_dir
-        self._dtype = dtype
+        self._dtype, self._device = dtype, device
         self._files = _shards(model_dir)
         self._unread = set(self._files)
 
@@ -75,7 +77,7 @@ class Checkpoint:
         if tuple(tensor.shape) != shape:
             raise ConfigError(f"{file}: {name} has shape {list(tensor.shape)}, expected {list(shape)}")
         self._unread.discard(name)
-        return tensor.to(self._dtype)
+        return tensor.to(self._device, self._dtype)
 
     def refuse_unread(self, *ignored: str) -> None:
         """ConfigError if a tensor was never taken, unless its name ends with one of `ignored`."""
@@ -84,9 +86,15 @@ class Checkpoint:
             raise ConfigError(f"{self._files[left[0]]}: {left[0]} is not a tensor of this architecture")
 
 
-def load_weights(model_dir: Path, config: ModelConfig, precision: Precision, vocab_size: int) -> ModelWeights:
-    """All weights on the CPU; the head holds only the first `vocab_size` rows."""
-    checkpoint, packed = Checkpoint(model_dir, precision.activations), precision.packed
+def load_weights(
+    model_dir: Path,
+    config: ModelConfig,
+    precision: Precision,
+    vocab_size: int,
+    device: torch.device = CPU,
+) -> ModelWeights:
+    """All weights on `device`; the head holds only the first `vocab_size` rows."""
+    checkpoint, packed = Checkpoint(model_dir, precision.activations, device), precision.packed
     embed = checkpoint.take("model.embed_tokens.weight", config.vocab_rows, config.hidden_size)
     layers = tuple(_layer(checkpoint, config, layer, packed) for layer in range(config.num_layers))
     norm = checkpoint.take("model.norm.weight", config.hidden_size)

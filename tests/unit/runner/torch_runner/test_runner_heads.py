@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from transformers import AutoModelForCausalLM
 
 from python_backend.runner.heads.card import read_card, write_card
 from python_backend.runner.heads.vocabulary import tokenizer_sha
+from python_backend.runner.torch_runner.buckets import Grid
 from python_backend.runner.torch_runner.runner import TorchRunner
 from python_backend.runner.torch_runner.settings import TorchSettings
 from router_backend.core.errors import ConfigError, RunnerError
+from router_backend.core.request import Sampling
 from router_backend.scheduler.batch import Needs, Row
+from tests.captured_steps import RepeatedCalls
 from tests.tiny_models import TinyModel, tiny_model_dir
 from tests.unit.runner.heads.test_loading import artefact
 from tests.unit.runner.torch_runner.directories import plan, row
@@ -74,6 +78,20 @@ def test_heads_score_the_hidden_state_token_and_logits_of_each_sampling_row(sett
             divergence = torch.sigmoid(linear("backbone.output_layer.1", x))[0]
         assert output.scores["defer"][index] == pytest.approx(float(logits[DEFER_ID].sigmoid()), rel=1e-4)
         assert output.scores["divergence"][index] == pytest.approx(float(divergence), rel=1e-4)
+
+
+def test_a_captured_step_scores_inside_the_graph_and_drawn_tokens_outside_of_it(settings):
+    eager, captured = TorchRunner(settings), TorchRunner(settings)
+    captured.use_graphs(replace(settings, grid=Grid((4,), (8,))), RepeatedCalls())
+    drawn = [one._replace(sampling=Sampling(temperature=2.0, seed=5)) for one in rows()]
+
+    for step in (plan(*rows(), needs=BOTH), plan(*drawn, needs=BOTH)):
+        ours, theirs = captured.execute(step), eager.execute(step)
+        assert ours.tokens.tolist() == theirs.tokens.tolist()
+        for name in BOTH.heads:
+            assert ours.scores[name] == pytest.approx(theirs.scores[name], rel=1e-4)
+    with pytest.raises(RunnerError, match=r"router head 'mine' is not loaded here"):
+        captured.execute(plan(row([5]), needs=Needs(heads=("mine",))))
 
 
 def test_only_the_heads_that_are_asked_for_are_scored(settings):
