@@ -53,7 +53,7 @@ class ModelWeights:
 class Checkpoint:
     """Named tensors over one or many shards, each read once and converted to `dtype`."""
 
-    def __init__(self, model_dir: Path, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, model_dir: Path, dtype: torch.dtype, device: torch.device = CPU) -> None:
         self._model_dir = model_dir
         self._dtype, self._device = dtype, device
         self._files = _shards(model_dir)
