@@ -6,7 +6,7 @@ Stands on tritonclient's messages and nothing of the server but the table of its
 from python_backend.client.async_client import AsyncStream, AsyncTokenRouterClient
 from python_backend.client.errors import ClientError, RequestRefused, TimedOut, Unavailable
 from python_backend.client.options import Options, Prompt
-from python_backend.client.results import Answer, Chunk, Description, Ending
+from python_backend.client.results import Answer, Chunk, Description, Ending, Likely, TokenReport
 from python_backend.client.settings import Settings
 from python_backend.client.sync_client import Stream, TokenRouterClient
 
@@ -18,12 +18,14 @@ __all__ = [
     "ClientError",
     "Description",
     "Ending",
+    "Likely",
     "Options",
     "Prompt",
     "RequestRefused",
     "Settings",
     "Stream",
     "TimedOut",
+    "TokenReport",
     "TokenRouterClient",
     "Unavailable",
 ]

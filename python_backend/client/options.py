@@ -31,6 +31,8 @@ class Options:
     frequency_penalty: float | None = None
     stop: tuple[str, ...] = ()
     bad_words: tuple[str, ...] = ()
+    logprobs: int | None = None
+    """Report each token's log-probability, and so many likeliest tokens beside it."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     ignore_eos: bool | None = None
     tools: Sequence[Mapping[str, Any]] = ()
@@ -46,7 +48,7 @@ class Options:
 ANY = Options()
 _JSON = {"policy_params": "routing_config", "logit_bias": "logit_bias", "tools": "tools"}
 _RENAMED = {"policy": "routing_algorithm"}
-_RETURNS = ("return_finish_reason", "return_num_input_tokens", "return_routing")
+_RETURNS = ("return_finish_reason", "return_num_input_tokens", "return_routing", "return_seed")
 
 
 def tensors(prompt: Prompt, options: Options, is_streaming: bool) -> dict[str, Scalar | tuple[str, ...]]:

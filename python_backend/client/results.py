@@ -11,6 +11,24 @@ from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
+class Likely:
+    """A token and how likely the author of its place found it."""
+
+    text: str
+    spelling: bytes
+    """Exact where `text` is not: a token may be part of a character."""
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """The token that was written, and the likeliest ones, the likeliest first."""
+
+    own: Likely
+    top: tuple[Likely, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """Why an answer ended (`stop`, `length` or `cancelled`) and what routing it cost."""
 
@@ -20,6 +38,8 @@ class Ending:
     handoffs: int = 0
     discarded_tokens: int = 0
     """Sampled, but not part of the answer."""
+    seed: int = 0
+    """Whoever sends it with the same request gets the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +58,8 @@ class Chunk:
     prompt_tokens: int = 0
     """In one chunk only."""
     ending: Ending | None = None
+    logprobs: tuple[TokenReport, ...] = ()
+    """One per token where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +71,7 @@ class Answer:
     chars: tuple[int, ...]
     prompt_tokens: int
     ending: Ending
+    logprobs: tuple[TokenReport, ...] = ()
 
     @property
     def output_tokens(self) -> int:
@@ -99,4 +122,5 @@ def joined(chunks: Iterable[Chunk]) -> Answer:
         chars=tuple(chain.from_iterable(chunk.chars for chunk in seen)),
         prompt_tokens=max((chunk.prompt_tokens for chunk in seen), default=0),
         ending=ending or Ending("cancelled"),
+        logprobs=tuple(chain.from_iterable(chunk.logprobs for chunk in seen)),
     )

@@ -5,6 +5,7 @@ Pure translation: no connection, no clock. Kinds of tensors come from the door's
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from tritonclient.grpc import service_pb2
 
 from python_backend.client.errors import ClientError, RequestRefused, from_server
 from python_backend.client.options import Options, Prompt, Scalar, tensors
-from python_backend.client.results import Chunk, Description, Ending
+from python_backend.client.results import Chunk, Description, Ending, Likely, TokenReport
 from python_backend.server.contracts import TEXT
 
 FINAL = "triton_final_response"
@@ -74,6 +75,7 @@ def _chunk(outputs: Mapping[str, tuple[Any, ...]]) -> Chunk:
         _first(outputs, "stop_reason", ""),
         _first(outputs, "num_switches", 0),
         _first(outputs, "num_discarded_tokens", 0),
+        _first(outputs, "seed_used", 0),
     )
     return Chunk(
         _first(outputs, "text_output", ""),
@@ -81,7 +83,19 @@ def _chunk(outputs: Mapping[str, tuple[Any, ...]]) -> Chunk:
         outputs.get("token_chars", ()),
         _first(outputs, "num_input_tokens", 0),
         ending if reason else None,
+        tuple(_report(told) for told in json.loads(_first(outputs, "logprobs", "[]"))),
     )
+
+
+def _report(told: dict[str, dict[str, Any]]) -> TokenReport:
+    """The written token comes first; it has no rank where it is not among the likeliest."""
+    candidates = list(told.values())
+    ranked = sorted((one for one in candidates if one["rank"] is not None), key=lambda one: one["rank"])
+    return TokenReport(_likely(candidates[0]), tuple(map(_likely, ranked)))
+
+
+def _likely(told: dict[str, Any]) -> Likely:
+    return Likely(told["decoded_token"], bytes(told["bytes"]), told["logprob"])
 
 
 def _first(outputs: Mapping[str, tuple[Any, ...]], name: str, default: Any) -> Any:

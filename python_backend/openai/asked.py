@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from python_backend.client import Description, Options, Prompt
 
 INT32_MAX = 2**31 - 1
+LOGPROBS_MAX = 20
 SEED_MAX = 2**63 - 1
 Scalar = bool | int | float | str
 BiasKey = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
@@ -98,6 +99,11 @@ class Generation(Inert):
     def answer_tokens_max(self) -> int | None:
         return self.max_tokens
 
+    @property
+    def logprobs_wanted(self) -> int | None:
+        """How many likely tokens beside each; None: no log-probabilities."""
+        return None
+
     def options(self, server: Description) -> Options:
         """How the door is asked."""
         return Options(
@@ -115,6 +121,7 @@ class Generation(Inert):
             min_tokens=self.min_tokens,
             repetition_penalty=self.repetition_penalty,
             bad_words=tuple(self.bad_words or ()),
+            logprobs=self.logprobs_wanted,
             policy=self.x_router.policy,
             policy_params=policy_params(self.x_router, server),
         )
@@ -127,7 +134,7 @@ class CompletionRequest(Generation):
     echo: bool = False
     best_of: int | None = None
     suffix: str | None = None
-    logprobs: int | None = None
+    logprobs: int | None = Field(None, ge=0, le=LOGPROBS_MAX)
 
     def impossible(self) -> dict[str, str]:
         found = super().impossible()
@@ -137,9 +144,13 @@ class CompletionRequest(Generation):
             found["best_of"] = f"{self.best_of} is not supported: leave it out"
         if self.suffix:
             found["suffix"] = "is not supported: leave it out"
-        if self.logprobs is not None:
-            found["logprobs"] = "log probabilities are not supported yet: leave it out"
+        if self.logprobs is not None and self.echo:
+            found["echo"] = "a prompt has no log-probabilities here: leave out echo or logprobs"
         return found
+
+    @property
+    def logprobs_wanted(self) -> int | None:
+        return self.logprobs
 
     @property
     def text(self) -> str:
@@ -162,7 +173,7 @@ class ChatRequest(Generation):
     tool_choice: str | dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=LOGPROBS_MAX)
 
     def impossible(self) -> dict[str, str]:
         found = super().impossible()
@@ -170,9 +181,13 @@ class ChatRequest(Generation):
             found["tool_choice"] = "a call cannot be forced: use auto or none"
         if self.response_format is not None and self.response_format.type != "text":
             found["response_format"] = f"{self.response_format.type!r} is not supported: only text is"
-        if self.logprobs or self.top_logprobs:
-            found["logprobs"] = "log probabilities are not supported yet: leave it out"
+        if self.top_logprobs is not None and not self.logprobs:
+            found["top_logprobs"] = "needs logprobs: set logprobs to true, or leave it out"
         return found
+
+    @property
+    def logprobs_wanted(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     @property
     def answer_tokens_max(self) -> int | None:

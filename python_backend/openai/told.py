@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from python_backend.client import Answer, Chunk, Description, Ending
+from python_backend.client import Answer, Chunk, Description, Ending, Likely, TokenReport
+
+LOGPROB_MIN = -9999.0
 
 
 class Told(BaseModel):
@@ -38,6 +41,8 @@ class Routing(BaseModel):
     handoffs: int
     discarded_tokens: int
     stop_text: str | None = None
+    seed: int
+    """Whoever sends it with the same request gets the same answer."""
 
 
 class Reply(Told):
@@ -92,7 +97,8 @@ def whole(heading: Heading, answer: Answer) -> dict[str, Any]:
     """The JSON object of an answer that does not stream."""
     message = {"role": "assistant", "content": answer.text, "refusal": None}
     shown = {"message": message} if heading.is_chat else {"text": heading.echo + answer.text}
-    choice = {"index": 0, **shown, "logprobs": None, "finish_reason": answer.ending.reason}
+    logprobs = told_logprobs(heading, answer.logprobs, answer.chars, 0)
+    choice = {"index": 0, **shown, "logprobs": logprobs, "finish_reason": answer.ending.reason}
     tally = Tally(answer.prompt_tokens, list(answer.authors))
     routing = {"authors": heading.names(answer.authors), "chars": list(answer.chars)}
     return {
@@ -109,10 +115,12 @@ class Tally:
 
     prompt_tokens: int = 0
     authors: list[int] = field(default_factory=list)
+    chars: int = 0
 
     def add(self, chunk: Chunk) -> None:
         self.prompt_tokens += chunk.prompt_tokens
         self.authors += chunk.authors
+        self.chars += sum(chunk.chars)
 
     def usage(self) -> dict[str, int]:
         prompt, answer = self.prompt_tokens, len(self.authors)
@@ -125,6 +133,7 @@ class Tally:
             "handoffs": ending.handoffs,
             "discarded_tokens": ending.discarded_tokens,
             "stop_text": ending.stop_text or None,
+            "seed": ending.seed,
         }
 
 
@@ -140,13 +149,14 @@ class Script:
 
     def chunk(self, chunk: Chunk) -> dict[str, Any]:
         """What is told for one response of the door."""
-        self.tally.add(chunk)
         heading = self.heading
+        logprobs = told_logprobs(heading, chunk.logprobs, chunk.chars, self.tally.chars)
+        self.tally.add(chunk)
         told = {"authors": heading.names(chunk.authors), "chars": list(chunk.chars)}
         if chunk.ending is not None:
             told |= self.tally.routing(heading, chunk.ending)
         reason = chunk.ending.reason if chunk.ending else None
-        choice = {"index": 0, **self._shown(chunk.text), "logprobs": None, "finish_reason": reason}
+        choice = {"index": 0, **self._shown(chunk.text), "logprobs": logprobs, "finish_reason": reason}
         self._is_first = False
         return {**heading.line(is_whole=False), "choices": [choice], **self._usage(), "x_router": told}
 
@@ -164,6 +174,32 @@ class Script:
 
     def _usage(self) -> dict[str, None]:
         return {"usage": None} if self.has_usage else {}
+
+
+def told_logprobs(
+    heading: Heading, reports: Sequence[TokenReport], chars: Sequence[int], offset: int
+) -> dict[str, Any] | None:
+    """Of these tokens, the first of which begins at character `offset`; None where none were asked for."""
+    if not reports:
+        return None
+    if heading.is_chat:
+        content = [{**_likely(one.own), "top_logprobs": [*map(_likely, one.top)]} for one in reports]
+        return {"content": content, "refusal": None}
+    return {
+        "tokens": [one.own.text for one in reports],
+        "token_logprobs": [_finite(one.own.logprob) for one in reports],
+        "top_logprobs": [{top.text: _finite(top.logprob) for top in one.top} for one in reports],
+        "text_offset": [*accumulate(chars[:-1], initial=offset)],
+    }
+
+
+def _likely(one: Likely) -> dict[str, Any]:
+    return {"token": one.text, "logprob": _finite(one.logprob), "bytes": list(one.spelling)}
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity."""
+    return max(logprob, LOGPROB_MIN)
 
 
 def model_list(name: str, server: Description, created: int) -> dict[str, Any]:

@@ -65,6 +65,26 @@ def test_a_stop_string_ends_the_answer_and_is_not_in_it(client: openai.OpenAI) -
         assert found.x_router["stop_text"] == "53"
 
 
+def test_log_probabilities_are_one_per_token_whole_and_streamed(client: openai.OpenAI) -> None:
+    asked = {"model": MODEL, "messages": CHAT, "logprobs": True, "top_logprobs": 3}
+    whole = client.chat.completions.create(**asked).choices[0].logprobs.content
+    chunks = client.chat.completions.create(**asked, stream=True)
+    told = [chunk.choices[0].logprobs for chunk in chunks]
+    streamed = [token for logprobs in told if logprobs for token in logprobs.content]
+    assert [(token.token, token.logprob) for token in streamed] == [(one.token, one.logprob) for one in whole]
+    assert [one.token.strip() for one in whole[:-1]] == ANSWER.split()
+    assert all(len(one.top_logprobs) == 3 and one.top_logprobs[0].logprob <= 0 for one in whole)
+    texts = client.completions.create(model=MODEL, prompt=PROMPT, logprobs=2).choices[0].logprobs
+    assert texts.text_offset[:3] == [0, 2, 5]
+
+
+def test_the_seed_that_was_used_gives_the_same_answer_again(client: openai.OpenAI) -> None:
+    asked = {"model": MODEL, "prompt": PROMPT, "temperature": 1.5, "max_tokens": 12}
+    first = client.completions.create(**asked)
+    again = client.completions.create(**asked, seed=first.x_router["seed"])
+    assert again.choices[0].text == first.choices[0].text
+
+
 def test_a_request_chooses_policy_and_cutoff(client: openai.OpenAI) -> None:
     def share(**wish: object) -> float:
         found = client.completions.create(model=MODEL, prompt=PROMPT, extra_body={"x_router": wish})

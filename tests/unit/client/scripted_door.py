@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from python_backend.client.wire import FINAL
 
-FORMATS = {"INT32": "i", "UINT32": "I"}
+FORMATS = {"INT32": "i", "UINT32": "I", "UINT64": "Q"}
+KINDS = {"num_input_tokens": "UINT32", "seed_used": "UINT64"}
 TOLD = {"models": "small,large", "policy": "r_stitch", "cutoff": "0.2", "cutoff_range": "0.0,1.0"}
 
 
@@ -23,7 +25,7 @@ def reply(is_last: bool = False, **outputs: Any) -> Any:
     """A response with these outputs; a text is a BYTES tensor, numbers are INT32."""
     message = service_pb2.ModelStreamInferResponse()
     for name, value in outputs.items():
-        kind = "BYTES" if isinstance(value, str) else "UINT32" if name.startswith("num_input") else "INT32"
+        kind = "BYTES" if isinstance(value, str) else KINDS.get(name, "INT32")
         items = value if isinstance(value, list) else [value]
         message.infer_response.outputs.add(name=name, datatype=kind, shape=[len(items)])
         message.infer_response.raw_output_contents.append(b"".join(_raw(kind, item) for item in items))
@@ -53,6 +55,35 @@ ANSWER = (
         stop_reason="x",
         num_switches=2,
         num_discarded_tokens=1,
+        seed_used=11,
+    ),
+)
+
+LIKELY = (
+    reply(
+        is_last=True,
+        text_output="ab",
+        token_source=[0, 1],
+        token_chars=[1, 1],
+        num_input_tokens=3,
+        finish_reason="length",
+        logprobs=json.dumps(
+            [
+                {
+                    "7": {"logprob": -2.0, "rank": None, "decoded_token": "a", "bytes": [97], "source": 0},
+                    "8": {"logprob": -0.5, "rank": 1, "decoded_token": "x", "bytes": [120]},
+                },
+                {
+                    "9": {
+                        "logprob": float("-inf"),
+                        "rank": 1,
+                        "decoded_token": "b",
+                        "bytes": [98],
+                        "source": 1,
+                    }
+                },
+            ]
+        ),
     ),
 )
 

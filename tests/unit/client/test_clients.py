@@ -14,16 +14,18 @@ from python_backend.client import (
     ClientError,
     Description,
     Ending,
+    Likely,
     Options,
     RequestRefused,
     Settings,
     TimedOut,
+    TokenReport,
     TokenRouterClient,
     Unavailable,
 )
-from tests.unit.client.scripted_door import ANSWER, ScriptedDoor, opened, refusal, reply
+from tests.unit.client.scripted_door import ANSWER, LIKELY, ScriptedDoor, opened, refusal, reply
 
-END = Ending("stop", "x", handoffs=2, discarded_tokens=1)
+END = Ending("stop", "x", handoffs=2, discarded_tokens=1, seed=11)
 WHOLE = Answer("abcd", (0, 1, 1, 0), (1, 1, 2, 0), 3, END)
 CHUNKS = [Chunk("ab", (0, 1), (1, 1), 3), Chunk("", (1,), (2,)), Chunk("cd", (0,), (0,), 0, END)]
 NOWHERE = "127.0.0.1:1"
@@ -56,6 +58,14 @@ def test_a_stream_gives_the_same_in_chunks() -> None:
         with TokenRouterClient(address) as client:
             assert [*client.stream("p")] == CHUNKS
         assert asyncio.run(chunks(address)) == CHUNKS
+
+
+def test_log_probabilities_come_with_the_likeliest_tokens() -> None:
+    first = TokenReport(Likely("a", b"a", -2.0), (Likely("x", b"x", -0.5),))
+    last = Likely("b", b"b", float("-inf"))
+    with opened(ScriptedDoor(LIKELY)) as address:
+        for answer in in_both_ways(address, options=Options(logprobs=1)):
+            assert answer.logprobs == (first, TokenReport(last, (last,)))
 
 
 def test_leaving_a_stream_early_cancels_its_request() -> None:
@@ -171,7 +181,7 @@ def test_everything_that_was_asked_for_is_sent_and_nothing_else() -> None:
     assert asked.pop("logit_bias")[4:] == b'{"3": 1.0}'
     assert asked.pop("messages")[4:] == b'[{"role": "user", "content": "p"}]'
     assert asked.pop("stream") == b"\0"
-    assert set(asked) == {"return_finish_reason", "return_num_input_tokens", "return_routing"}
+    assert set(asked) == {"return_finish_reason", "return_num_input_tokens", "return_routing", "return_seed"}
     assert door.requests[0].parameters["timeout"].int64_param == 600_000_000
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from python_backend.openai.app import BODY_BYTES_MAX, ServerSettings, create_app
-from tests.unit.client.scripted_door import ANSWER, ScriptedDoor, opened, refusal, reply
+from tests.unit.client.scripted_door import ANSWER, LIKELY, ScriptedDoor, opened, refusal, reply
 
 CHAT = {"model": "token_router", "messages": [{"role": "user", "content": "p"}]}
 TEXT = {"model": "token_router", "prompt": "p"}
@@ -21,6 +21,7 @@ ROUTING = {
     "handoffs": 2,
     "discarded_tokens": 1,
     "stop_text": "x",
+    "seed": 11,
 }
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
@@ -103,6 +104,28 @@ def test_without_the_wish_no_chunk_tells_usage() -> None:
     assert all("usage" not in event for event in events(chat(stream=True)))
 
 
+def test_log_probabilities_have_the_shape_of_each_api() -> None:
+    door = ScriptedDoor(LIKELY)
+    (choice,) = chat(door, logprobs=True, top_logprobs=1).json()["choices"]
+    assert door.asked()["logprobs"] == b"\1\0\0\0"
+    x = {"token": "x", "logprob": -0.5, "bytes": [120]}
+    b = {"token": "b", "logprob": -9999.0, "bytes": [98]}
+    assert choice["logprobs"] == {
+        "content": [
+            {"token": "a", "logprob": -2.0, "bytes": [97], "top_logprobs": [x]},
+            {**b, "top_logprobs": [b]},
+        ],
+        "refusal": None,
+    }
+    (event,) = events(complete(door, logprobs=0, stream=True))
+    assert event["choices"][0]["logprobs"] == {
+        "tokens": ["a", "b"],
+        "token_logprobs": [-2.0, -9999.0],
+        "top_logprobs": [{"x": -0.5}, {"b": -9999.0}],
+        "text_offset": [0, 1],
+    }
+
+
 def test_what_is_asked_reaches_the_door_under_its_names() -> None:
     door = ScriptedDoor()
     wish = {"cutoff": 7.0, "params": {"unit": "nats"}, "policy": "r_stitch"}
@@ -158,7 +181,8 @@ BAD = "invalid_request_error"
         ({"no_such": 1}, "no_such", "unknown_parameter"),
         ({"x_router": {"cutof": 1}}, "x_router.cutof", "unknown_parameter"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
-        ({"logprobs": True}, "logprobs", "invalid_value"),
+        ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
         ({"response_format": {"type": "json_object"}}, "response_format", "invalid_value"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ],
@@ -174,7 +198,8 @@ def test_a_field_that_cannot_be_served_is_named(fields: dict[str, Any], param: s
         ({"prompt": [1, 2]}, "prompt"),
         ({"best_of": 3}, "best_of"),
         ({"suffix": "s"}, "suffix"),
-        ({"logprobs": 0}, "logprobs"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"logprobs": 1, "echo": True}, "echo"),
     ],
 )
 def test_a_completion_that_cannot_be_served_names_its_field(fields: dict[str, Any], param: str) -> None:
