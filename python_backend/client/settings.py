@@ -19,7 +19,7 @@ class Settings:
 
     timeout_s: float | None = 600.0
     """For a request that names no limit of its own; None waits as long as the server allows."""
-    look_s: float = 5.0
+    look_s: float = 20.0
     """For questions about the server."""
     credentials: Any = None
 
