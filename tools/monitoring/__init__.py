@@ -1,0 +1,1 @@
+"""What operators look at: the panels of the dashboard."""
