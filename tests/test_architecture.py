@@ -68,6 +68,7 @@ THIRD_PARTY_HOMES = {
     "starlette": ("python_backend/openai/",),
     "uvicorn": ("python_backend/openai/", "tools/"),
     "rich": ("tools/",),
+    "typer": ("tools/cli.py",),
     "matplotlib": ("tools/",),
 }
 EVERYWHERE = {"numpy"}
