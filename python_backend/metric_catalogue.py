@@ -125,6 +125,7 @@ SCHEDULING = (
         "Sequences of this model: queued, running, parked, or draining (ended in the middle of a step).",
     ),
     Metric("live", _G, (), "Requests anywhere in the system, as this model knows."),
+    Metric("held", _G, (), "Tokens sampled here, neither committed nor discarded yet: drafts and cascades."),
     Metric(
         *("queue_wait_seconds", _H, ("kind",)),
         "From ready to the start of the step that wrote the next token, deliberate delay included: of new "

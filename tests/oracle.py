@@ -34,6 +34,7 @@ class Reading(NamedTuple):
     entropy: float
     max_prob: float
     scores: dict[str, float]
+    logprob: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,25 @@ class Writer:
 
     def read(self, text: Sequence[int]) -> Reading:
         data = array("i", text).tobytes()
-        token, end, health, entropy, max_prob, *scores = blake2b(
-            data, digest_size=8, salt=b"%d" % self.model
+        token, end, health, entropy, max_prob, logprob, *scores = blake2b(
+            data, digest_size=9, salt=b"%d" % self.model
         ).digest()
         if health < self.sick:
-            entropy = max_prob = NAN
+            entropy = max_prob = logprob = NAN
             scores = [NAN] * len(HEADS)
         return Reading(
             END if end < self.ends else token % END,
             entropy / 64,
             max_prob / 256,
             {head: score / 256 for head, score in zip(HEADS, scores, strict=True)},
+            -logprob / 128,
         )
+
+    def nll(self, text: Sequence[int], token: int) -> float:
+        """-ln p of `token` after `text`."""
+        data = array("i", [*text, token]).tobytes()
+        value, health = blake2b(data, digest_size=2, salt=b"%d" % self.model, person=b"nll").digest()
+        return NAN if health < self.sick else value / 32
 
 
 @dataclass
@@ -257,6 +265,71 @@ def mixture(*weights: float) -> Rule:
             answer.write(writers[model].read(answer.text).token, model)
 
     return follow
+
+
+def cascade(cutoff: float) -> Rule:
+    """Every model answers from scratch until one is sure enough, or is the last."""
+
+    def follow(writers: Writers, answer: Answer) -> None:
+        for level, writer in enumerate(writers):
+            attempt = Answer(answer.prompt, answer.max_tokens)
+            logprobs: list[float] = []
+            while not attempt.is_over:
+                reading = writer.read(attempt.text)
+                attempt.write(reading.token, level)
+                logprobs += [] if math.isnan(reading.logprob) else [reading.logprob]
+            is_unsure = bool(logprobs) and math.exp(sum(logprobs) / len(logprobs)) < cutoff
+            if level == len(writers) - 1 or not is_unsure:
+                answer.tokens, answer.authors = attempt.tokens, attempt.authors
+                return
+            answer.discarded += len(attempt.tokens)
+
+    return follow
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """The small model writes up to k tokens ahead, the large one keeps a beginning and writes the next."""
+
+    k: int
+    keeps: Callable[[Writer, Sequence[int], int], bool]
+    cutoff: float = 0.0
+    is_large_first: bool = False
+
+    def __call__(self, writers: Writers, answer: Answer) -> None:
+        small, large = writers[:2]
+        if self.is_large_first:
+            answer.write(large.read(answer.text).token, 1)
+        while not answer.is_over:
+            draft = self._draft(small, answer)
+            for place, token in enumerate(draft):
+                if not self.keeps(large, answer.text, token):
+                    answer.discarded += len(draft) - place
+                    break
+                answer.write(token, 0)
+            if answer.is_over:  # the large model has read the end and written on
+                answer.discarded += 1
+            else:
+                answer.write(large.read(answer.text).token, 1)
+
+    def _draft(self, small: Writer, answer: Answer) -> list[int]:
+        ahead = Answer(answer.prompt, answer.max_tokens, tokens=list(answer.tokens))
+        ahead.authors = list(answer.authors)
+        while len(ahead.tokens) < len(answer.tokens) + self.k and not ahead.is_over:
+            reading = small.read(ahead.text)
+            if reading.max_prob < self.cutoff:
+                answer.discarded += 1
+                break
+            ahead.write(reading.token, 0)
+        return ahead.tokens[len(answer.tokens) :]
+
+
+def speculative(k: int) -> Rule:
+    return Drafted(k, lambda large, text, token: large.read(text).token == token)
+
+
+def bild(cutoff: float, rollback: float, k: int) -> Rule:
+    return Drafted(k, lambda large, text, token: not large.nll(text, token) > rollback, cutoff, True)
 
 
 class Livelock(Exception):

@@ -19,7 +19,7 @@ from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.policies.base import Place
 from router_backend.policies.registry import PolicyBook
-from router_backend.scheduler.batch import BatchPlan, Hold, Row, StepOutput
+from router_backend.scheduler.batch import BatchPlan, DraftReading, Hold, Row, StepOutput
 from router_backend.scheduler.scheduler import Scheduler
 from router_backend.scheduler.settings import SchedulerSettings
 from tests.builders import NAMES
@@ -40,7 +40,7 @@ class BlockEngine:
         for row in plan.rows:
             for position, token in enumerate(row.token_ids, row.start):
                 self._slots[self._slot(row, position)] = token
-        readings = [self._writer.read(self._text(row)) for row in plan.sampling_rows]
+        readings = [self._writer.read(self._text(row, row.end)) for row in plan.sampling_rows]
         needs = plan.needs
         column = lambda values: np.array(values, dtype=np.float32)  # noqa: E731
         return StepOutput(
@@ -48,10 +48,22 @@ class BlockEngine:
             entropy=column([reading.entropy for reading in readings]) if needs.entropy else None,
             max_prob=column([reading.max_prob for reading in readings]) if needs.max_prob else None,
             scores={head: column([reading.scores[head] for reading in readings]) for head in needs.heads},
+            logprobs=column([reading.logprob for reading in readings]),
+            draft=self._draft_reading(plan.sampling_rows),
         )
 
-    def _text(self, row: Row) -> list[int]:
-        return [self._slots[self._slot(row, position)] for position in range(row.end)]
+    def _draft_reading(self, rows: Sequence[Row]) -> DraftReading | None:
+        longest = max((row.draft for row in rows), default=0)
+        tokens, nll = (np.zeros((len(rows), longest), dtype=kind) for kind in (np.int64, np.float32))
+        for line, row in enumerate(rows):
+            for place in range(row.draft):
+                text = self._text(row, row.end - row.draft + place + 1)
+                tokens[line, place] = self._writer.read(text[:-1]).token
+                nll[line, place] = self._writer.nll(text[:-1], text[-1])
+        return DraftReading(tokens, nll) if longest else None
+
+    def _text(self, row: Row, length: int) -> list[int]:
+        return [self._slots[self._slot(row, position)] for position in range(length)]
 
     def _slot(self, row: Row, position: int) -> int:
         return row.blocks[position // self._size] * self._size + position % self._size
@@ -166,9 +178,9 @@ class SmallCluster:
                     self.members[effect.target].inbox.append(unpack(pack(effect.message)))
                 case Emit():
                     story = self.stories[effect.request_id]
-                    assert effect.position not in story.tokens, f"{effect} was committed before"
-                    (token,) = effect.token_ids
-                    story.tokens[effect.position] = (token, effect.model)
+                    for position, token in enumerate(effect.token_ids, effect.position):
+                        assert position not in story.tokens, f"{effect} was committed before"
+                        story.tokens[position] = (token, effect.model)
                 case Close():
                     story = self.stories[effect.request_id]
                     assert story.close is None, f"{effect} after {story.close}"

@@ -216,7 +216,7 @@ class DecodeLoop:
                 effects.append(_error(event.request, 0, text))
         for held in self.held():
             if held.state is not State.PENDING_RETURN:
-                effects.append(_error(held.request, held.out_step, text))
+                effects.append(_error(held.request, held.num_committed, text))
                 effects += _farewells(held.request, held.model, len(held.seen))
         return effects
 
@@ -237,6 +237,6 @@ def _refusal(event: DecodeEvent, error: RouterError) -> list[Effect]:
         case Admit():
             return [_error(event.request, 0, str(error))]
         case Handoff(request=Request() as request):
-            close = _error(request, event.loc - request.prompt_len, str(error))
+            close = _error(request, event.committed_len - request.prompt_len, str(error))
             return [close, *_farewells(request, event.target, len(event.seen))]
     return []

@@ -8,7 +8,7 @@ from router_backend.core.histogram import BRIEF, Histogram
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.message import Handoff
-from router_backend.policies.base import Router
+from router_backend.policies.base import HoldingRouter
 from router_backend.scheduler.batch import IntArray, StepBatch
 from router_backend.stream.answer import TextSource
 
@@ -20,7 +20,7 @@ class Stopwatch:
         self.clock = clock
         self.spread = Histogram(BRIEF)
 
-    def router(self, inner: Router) -> Router:
+    def router(self, inner: HoldingRouter) -> HoldingRouter:
         """`inner`, its decisions timed."""
         return _TimedRouter(inner, self)
 
@@ -33,10 +33,11 @@ class Stopwatch:
 
 
 class _TimedRouter:
-    def __init__(self, inner: Router, watch: Stopwatch) -> None:
+    def __init__(self, inner: HoldingRouter, watch: Stopwatch) -> None:
         self._inner = inner
         self._watch = watch
         self.needs = inner.needs
+        self.holds_back = inner.holds_back
 
     def entry(self, request: Request) -> ModelIndex:
         return self._inner.entry(request)
@@ -52,6 +53,15 @@ class _TimedRouter:
 
     def receive(self, sequence: Sequence, handoff: Handoff) -> None:
         self._inner.receive(sequence, handoff)
+
+    def at_end(self, sequence: Sequence) -> ModelIndex | None:
+        return self._inner.at_end(sequence)
+
+    def verify(self, step: StepBatch) -> IntArray:
+        began_at = self._watch.clock()
+        counts = self._inner.verify(step)
+        self._watch.note(began_at)
+        return counts
 
 
 class _TimedText:

@@ -30,7 +30,7 @@ SUBSERVER_GAUGES = {
     **{
         name: name
         for name in (
-            *("live", "peers_up", "threshold", "threshold_feasible", "predicted_throughput"),
+            *("live", "held", "peers_up", "threshold", "threshold_feasible", "predicted_throughput"),
             "committed_throughput",
         )
     },

@@ -208,6 +208,7 @@ def _scheduler(
         batch_tokens_max=model.batch_tokens_max,
         deadline_s=deployment.deadline_ms / 1000.0,
         mode=deployment.mode,
+        draft_max=info.draft_max,
         parked_kv_max=model.parked_kv_max,
     )
     book = agreed.book(deployment, index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from router_backend.handoff.message import DRAFT_MAX
 from router_backend.scheduler.batch import BatchPlan, StepOutput
 
 
@@ -20,6 +21,8 @@ class RunnerInfo:
     block_size: int
     eos_ids: frozenset[int]
     hidden_size: int = 0
+    draft_max: int = DRAFT_MAX
+    """Longest draft that it can read in a step (`python_backend.runner.drafts`); 0 = none."""
 
 
 class ModelRunner(Protocol):

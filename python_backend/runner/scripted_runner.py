@@ -17,7 +17,8 @@ scheduling between two steps: a step takes its time less what has lately passed 
 step and the launch of the next, `host_ms` until that has been seen. A longer pause is no scheduling.
 
 A script has no logits: penalties, biases, bans, `min_tokens` and the sampling limits (top_k, top_p, min_p,
-temperature) are accepted and change nothing.
+temperature) are accepted and change nothing. Of a drafted token, the probability is `max_prob` where the
+script says the same token, and an even share of the rest elsewhere.
 
 With one `salt` in every script all models write the same text; with different ones a token shows
 who wrote it.
@@ -26,11 +27,13 @@ who wrote it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from python_backend.runner import drafts
 from python_backend.runner.base import RunnerInfo
 from python_backend.runner.pace import SPIN_S, Pace
 from python_backend.runner.script import Script, load_script, parse_script
@@ -98,7 +101,7 @@ class ScriptedRunner:
         if not self._steps:
             self._pace.sharpen()
         self._steps += 1
-        output = self._output(plan.sampling_rows, plan.needs)
+        output = self._read(plan.sampling_rows, plan.needs)
         self._pace.wait(until)
         self._ended_at = until
         if self._steps in self._script.failing_steps:
@@ -145,7 +148,17 @@ class ScriptedRunner:
     def _uncertain(self, seeds: list[int], positions: list[int]) -> BoolArray:
         return are_uncertain(seeds, positions, self._model, self._script.uncertain_p)
 
-    def _output(self, rows: tuple[Row, ...], needs: Needs) -> StepOutput:
+    def _read(self, rows: tuple[Row, ...], needs: Needs) -> StepOutput:
+        looks = drafts.looks(rows)
+        output = self._output(looks, needs)
+        if looks is rows or output.logprobs is None:
+            return output
+        own = np.exp(output.logprobs)
+        others = (1.0 - own) / (self._script.vocab_size - 1)
+        likely = np.where(drafts.drafted(rows) == output.tokens, own, others)
+        return drafts.folded(rows, output, -np.log(likely))
+
+    def _output(self, rows: Sequence[Row], needs: Needs) -> StepOutput:
         seeds, positions = [row.sampling.seed for row in rows], [row.end for row in rows]
         if not rows:
             return StepOutput(np.zeros(0, dtype=np.int64))

@@ -92,5 +92,5 @@ class Request:
         return len(self.prompt) + self.max_tokens
 
     def raw_steps_max(self, models: int) -> int:
-        """Bound on sampled tokens, kept or not; at worst `models - 1` discards a position (R4, R5)."""
+        """Bound on sampled tokens without drafts; at worst `models - 1` discards a position (R4, R5)."""
         return models * (self.max_tokens + 8)

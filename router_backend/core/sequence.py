@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from router_backend.core.effects import PeerMessage
+from router_backend.core.effects import PeerMessage, TokenLogprobs
 from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.core.state import Event, State, next_state
 
@@ -19,8 +19,8 @@ from router_backend.core.state import Event, State, next_state
 class Sequence:
     """A request on one model; mutable, owned by that model's scheduler alone.
 
-    `tokens[i]` is the token at absolute position i, prompt included. All of them are committed,
-    except that the scheduler appends the just-sampled one while a policy's `send` looks at it.
+    `tokens[i]` is the token at absolute position i, prompt included. All are committed but the last
+    `held + draft` of them, and the just-sampled one while a policy's `send` looks at it.
     `seen[m]` is how many tokens model m holds; it travels with every hand-off, so that no token
     is sent twice to anybody (R7).
     """
@@ -35,6 +35,13 @@ class Sequence:
     blocks: list[int] = field(default_factory=list)
     ready_at: float = 0.0
     """When it began to wait for a step; of a parked one, when it was handed off (seconds)."""
+    held: int = 0
+    """Trailing tokens that were sampled here and are not committed: nobody has been shown them."""
+    draft: int = 0
+    """Trailing tokens that model `drafter` wrote and this model is to verify."""
+    drafter: ModelIndex | None = None
+    told: list[TokenLogprobs] = field(default_factory=list)
+    """Log-probabilities of the `held + draft` last tokens by their author, when the request asks for them."""
     stay: int = 0
     """Tokens sampled here since the last arrival."""
     attempt: int = 0
@@ -66,8 +73,23 @@ class Sequence:
 
     @property
     def out_step(self) -> int:
-        """Committed output tokens so far; the index of the next one in the answer."""
+        """Output tokens so far, committed or not; the index of the next one in the answer."""
         return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def committed_len(self) -> int:
+        """Absolute length of what is committed, prompt included."""
+        return len(self.tokens) - self.held - self.draft
+
+    @property
+    def num_committed(self) -> int:
+        """Committed output tokens."""
+        return self.committed_len - len(self.request.prompt)
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens from absolute position `length` on; their KV slots are written anew when fed."""
+        del self.tokens[length:]
+        self.num_computed = min(self.num_computed, length)
 
     def happen(self, event: Event) -> None:
         self.state = next_state(self.state, event)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request
-from router_backend.handoff.message import Handoff, Report, Thresholds
+from router_backend.handoff.message import DRAFT_MAX, Handoff, Report, Thresholds
 
 COUNT_MAX = 2**31 - 1
 """No honest count of tokens, steps or hand-offs comes near."""
@@ -61,15 +61,19 @@ class MessageBounds:
         if len(seen) != self.models or min(seen) < 0 or not loc == max(seen) == seen[self.model]:
             raise RemoteProtocolError(f"a hand-off up to {loc} after which models hold {seen}")
         self._check_tokens(handoff.token_ids)
+        if handoff.provisional and not 0 < handoff.provisional <= min(DRAFT_MAX, len(handoff.token_ids)):
+            raise RemoteProtocolError(f"{handoff.provisional} of {len(handoff.token_ids)} tokens as a draft")
+        if handoff.logprobs and len(handoff.logprobs) != handoff.provisional:
+            raise RemoteProtocolError(f"{len(handoff.logprobs)} logprobs of {handoff.provisional} tokens")
         if handoff.request is not None:
             _check_first(handoff, handoff.request)
 
     def check_continuation(self, handoff: Handoff, request: Request, held: int) -> None:
-        """It goes on with `request`, of which `held` tokens are here, and never takes back any."""
+        """It goes on with `request`, of which `held` committed tokens are here, and never takes back any."""
         if handoff.epoch != request.epoch:
             raise RemoteProtocolError(f"life {handoff.epoch} of a request in life {request.epoch}")
         least, most = max(held, len(request.prompt)), request.length_max
-        if not least <= handoff.loc <= most:
+        if not (least <= handoff.committed_len and handoff.loc <= most):
             raise RemoteProtocolError(f"a hand-off up to {handoff.loc}, which must be {least}..{most}")
 
     def _check_tokens(self, token_ids: tuple[int, ...]) -> None:

@@ -25,7 +25,7 @@ from router_backend.handoff.message import (
     Thresholds,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 
 _Asked = Admit | Abort | Beat | Emit | Close

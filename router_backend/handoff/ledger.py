@@ -18,10 +18,10 @@ from router_backend.handoff.message import Handoff
 def handoff_to(sequence: Sequence, target: ModelIndex, drop: int = 0) -> Handoff:
     """The message that gives `target` every token it has not seen, less the last `drop` ones.
 
-    Raises LocalProtocolError unless `drop` is 0 or 1: taking back more would need KV to be rolled
-    back on models that hold it already (R9).
+    What is held back here and not dropped travels as a draft. Raises LocalProtocolError unless `drop` is 0
+    or 1, or at most what is held: other models hold the rest already (R9).
     """
-    if drop not in (0, 1):
+    if not 0 <= drop <= max(1, sequence.held):
         raise LocalProtocolError(f"only the sampled token can be dropped, not {drop} tokens")
     loc = len(sequence.tokens) - drop
     base = sequence.seen[target]
@@ -36,9 +36,11 @@ def handoff_to(sequence: Sequence, target: ModelIndex, drop: int = 0) -> Handoff
         base=base,
         token_ids=tuple(sequence.tokens[base:loc]),
         seen=tuple(seen),
-        attempt=sequence.attempt + 1 if drop else 0,
+        attempt=sequence.attempt + 1 if drop and not sequence.held else 0,
         raw_steps=sequence.raw_steps,
         request=sequence.request if base == 0 else None,
+        provisional=max(0, sequence.held - drop),
+        logprobs=tuple(sequence.told[: sequence.held - drop]) if sequence.told else (),
     )
 
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from router_backend.core.effects import TokenLogprobs
 from router_backend.core.request import ModelIndex, PolicyValue, Request, RequestId
+
+DRAFT_MAX = 32
+"""Longest draft that travels: it bounds the logits that a verifying step must keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class Handoff:
     `token_ids` is exactly the suffix that the target has not seen, starting at absolute position
     `base`; `loc` is the only truth about the length afterwards (R1). `seq` counts the hand-offs of
     the request. `seen[m]` is what model m holds after this message. `request` travels on first
-    contact only.
+    contact only. The last `provisional` tokens are a draft: written by `source`, not committed, to be
+    verified by `target`.
     """
 
     request_id: RequestId
@@ -35,11 +40,19 @@ class Handoff:
     meta: dict[str, PolicyValue] = field(default_factory=dict)
     sent_at: float = field(default=0.0, compare=False)
     """When it was decided, seconds on the monotonic clock of the source's host; for measuring only."""
+    provisional: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """Of the draft's tokens, by their author, when the request asks for them."""
 
     @property
     def loc(self) -> int:
         """Absolute length after the hand-off, prompt included."""
         return self.base + len(self.token_ids)
+
+    @property
+    def committed_len(self) -> int:
+        """Absolute length of what is committed."""
+        return self.loc - self.provisional
 
     def starting_at(self, base: int, token_ids: tuple[int, ...], request: Request | None) -> Handoff:
         """The same hand-off for a target that holds only `base` tokens."""
@@ -57,11 +70,15 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The request has ended, for whatever reason: drop what you hold of it, one less is live."""
+    """The request has ended, for whatever reason: drop what you hold of it, one less is live.
+
+    To the author of a draft, `kept` is the absolute length up to which its tokens were kept.
+    """
 
     request_id: RequestId
     epoch: int
     source: ModelIndex
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,10 @@ class BlockManager:
     def match_prefix(self, sequence: Sequence) -> int:
         """Give a sequence without blocks every cached block of its prefix; returns the tokens covered.
 
-        At least one token is left to compute, since its logits are wanted.
+        At least one committed token is left to compute, since its logits are wanted.
         """
         assert not sequence.blocks, f"{sequence.request_id} already has blocks"
-        for digest in chain_hashes(sequence.tokens, self.block_size, len(sequence.tokens) - 1):
+        for digest in chain_hashes(sequence.tokens, self.block_size, sequence.committed_len - 1):
             block = self.pool.find(digest)
             if block is None:
                 break
@@ -61,7 +61,8 @@ class BlockManager:
     def publish_computed(self, sequence: Sequence) -> None:
         """Offer the blocks that have become full of computed, committed tokens to other sequences."""
         size = self.block_size
-        while (sequence.published + 1) * size <= sequence.num_computed:
+        length = min(sequence.num_computed, sequence.committed_len)
+        while (sequence.published + 1) * size <= length:
             start = sequence.published * size
             sequence.chain = chain_hash(sequence.chain, sequence.tokens[start : start + size])
             self.pool.publish(sequence.blocks[sequence.published], sequence.chain)

@@ -68,10 +68,28 @@ class Router(Protocol):
         ...
 
 
+class HoldingRouter(Router, Protocol):
+    """A policy that takes back more than the sampled token. What it holds back, nobody is shown."""
+
+    holds_back: bool
+    """What this model samples stays uncommitted until the answer ends here or a peer has verified it."""
+
+    def at_end(self, sequence: Sequence) -> ModelIndex | None:
+        """Asked when a token that is held back would end the answer: the model that goes on in its place,
+        by a message that `send` makes; None commits all that is held."""
+        ...
+
+    def verify(self, step: StepBatch) -> IntArray:
+        """int[B]: how many of each row's drafted tokens stay; all rows have a draft. Behind them comes this
+        model's own token."""
+        ...
+
+
 class BaseRouter:
     """Defaults: start at the configured entry, stay, keep the token when sending, accept all."""
 
     needs = Needs()
+    holds_back = False
 
     def __init__(self, place: Place) -> None:
         self.place = place

@@ -7,7 +7,7 @@ it into a PolicyError that names the policy and the method, and the scheduler en
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from router_backend.core.errors import PolicyError
 from router_backend.core.request import ModelIndex, Request
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.message import Handoff
-from router_backend.policies.base import Router
+from router_backend.policies.base import HoldingRouter, Router
 from router_backend.scheduler.batch import IntArray, StepBatch
 
 Answer = TypeVar("Answer")
@@ -28,6 +28,8 @@ class GuardedRouter:
         self._name = name
         self._inner = inner
         self.needs = inner.needs
+        self.holds_back = bool(getattr(inner, "holds_back", False))
+        """`at_end` and `verify` are asked only of routers that have them (`HoldingRouter`)."""
 
     def entry(self, request: Request) -> ModelIndex:
         return self._asked("entry", lambda: self._inner.entry(request))
@@ -44,6 +46,18 @@ class GuardedRouter:
 
     def receive(self, sequence: Sequence, handoff: Handoff) -> None:
         self._asked("receive", lambda: self._inner.receive(sequence, handoff))
+
+    def at_end(self, sequence: Sequence) -> ModelIndex | None:
+        holding = cast(HoldingRouter, self._inner)
+        return self._asked("at_end", lambda: holding.at_end(sequence))
+
+    def verify(self, step: StepBatch) -> IntArray:
+        holding = cast(HoldingRouter, self._inner)
+        counts = np.asarray(self._asked("verify", lambda: holding.verify(step)))
+        is_whole = counts.shape == (len(step),) and counts.dtype.kind in "iu"
+        if not (is_whole and (counts >= 0).all() and (counts <= step.draft_len).all()):
+            raise PolicyError(f"{self._name}.verify: answered {counts!r} of drafts of {step.draft_len}")
+        return counts
 
     def _asked(self, method: str, ask: Callable[[], Answer]) -> Answer:
         try:

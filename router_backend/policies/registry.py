@@ -8,9 +8,11 @@ from types import MappingProxyType
 
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import PolicySpec
-from router_backend.policies.base import Place, Router
+from router_backend.policies.base import HoldingRouter, Place, Router
+from router_backend.policies.cascade import Cascade
 from router_backend.policies.citer import Citer
 from router_backend.policies.co_llm import CoLlm
+from router_backend.policies.drafting import Bild, Speculative
 from router_backend.policies.fixed import Fixed
 from router_backend.policies.guard import GuardedRouter
 from router_backend.policies.mixture import Mixture
@@ -23,6 +25,8 @@ Factory = Callable[[Place, PolicySpec], Router]
 
 FACTORIES: MappingProxyType[str, Factory] = MappingProxyType(
     {
+        "bild": Bild,
+        "cascade": Cascade,
         "citer": Citer,
         "co_llm": CoLlm,
         "entropy": Entropy,
@@ -34,6 +38,7 @@ FACTORIES: MappingProxyType[str, Factory] = MappingProxyType(
         "r_stitch": RStitch,
         "random": Random,
         "rolling_entropy": RollingEntropy,
+        "speculative": Speculative,
     }
 )
 
@@ -58,13 +63,13 @@ class PolicyBook:
 
     def __init__(self, place: Place, size_max: int = 256, own: Mapping[str, Factory] = NONE) -> None:
         self.place = place
-        self.wrap: Callable[[Router], Router] = lambda router: router
+        self.wrap: Callable[[HoldingRouter], HoldingRouter] = lambda router: router
         """What every instance is put into; the shell times decisions so."""
         self._own = own
         self._size_max = size_max
-        self._routers: OrderedDict[PolicySpec, Router] = OrderedDict()
+        self._routers: OrderedDict[PolicySpec, HoldingRouter] = OrderedDict()
 
-    def router(self, spec: PolicySpec) -> Router:
+    def router(self, spec: PolicySpec) -> HoldingRouter:
         found = self._routers.get(spec)
         if found is None:
             found = GuardedRouter(spec.name, build(spec, self.place, self._own))

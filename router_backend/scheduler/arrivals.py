@@ -87,11 +87,12 @@ class Arrivals:
             case Arrival.GAP:
                 roster.counters.nacks += 1
                 model = roster.settings.model
-                nack = Nack(handoff.request_id, handoff.epoch, model, handoff.seq, held)
+                have = sequence.committed_len if sequence else 0
+                nack = Nack(handoff.request_id, handoff.epoch, model, handoff.seq, have)
                 return [Send(handoff.source, nack)]
         if sequence is None:
             return self._first_contact(handoff, now)
-        self.bounds.check_continuation(handoff, sequence.request, held)
+        self.bounds.check_continuation(handoff, sequence.request, sequence.committed_len)
         return self._return(sequence, handoff, now)
 
     def abort(self, abort: Abort) -> list[Effect]:
@@ -119,7 +120,7 @@ class Arrivals:
         self.bounds.check_continuation(handoff, request, 0)
         self.roster.counters.handoffs_received += 1
         self.roster.spreads.note_transit(handoff, now)
-        refusal = self.roster.refusal(request, handoff.loc)
+        refusal = self.roster.refusal(request, handoff.committed_len)
         if refusal:
             return refusal
         sequence = self.roster.enroll(request, [])
@@ -142,9 +143,13 @@ class Arrivals:
         return self._accept(sequence, handoff)
 
     def _accept(self, sequence: Sequence, handoff: Handoff) -> list[Effect]:
+        self.roster.resolve(sequence, kept=handoff.base)
         sequence.tokens.extend(handoff.token_ids[len(sequence.tokens) - handoff.base :])
+        sequence.draft = handoff.provisional
+        sequence.drafter = handoff.source if handoff.provisional else None
+        sequence.told = list(handoff.logprobs)
         # A peer that kept nothing leaves nothing to feed: the last token is fed again for its logits.
-        sequence.num_computed = max(0, min(sequence.num_computed, len(sequence.tokens) - 1))
+        sequence.num_computed = max(0, min(sequence.num_computed, sequence.committed_len - 1))
         sequence.seen = list(handoff.seen)
         sequence.last_seq = handoff.seq
         sequence.attempt = handoff.attempt
@@ -152,6 +157,10 @@ class Arrivals:
         sequence.stay = 0
         sequence.owner = None
         self.roster.counters.handoff_tokens += len(handoff.token_ids)
+        limit = self.roster.settings.readable_draft_max
+        if sequence.draft > limit:
+            message = _too_long(sequence.draft, limit)
+            return self.roster.finish(sequence, _end_of(sequence), Reason.ERROR, message)
         try:
             sequence.router.receive(sequence, handoff)
         except PolicyError as error:
@@ -165,7 +174,7 @@ class Arrivals:
         if handoff.seq <= stone.last_seq or request is None:
             self.roster.counters.stale_messages += 1
             return []
-        return self.roster.close_late(request, stone, handoff.loc - request.prompt_len)
+        return self.roster.close_late(request, stone, handoff.committed_len - request.prompt_len)
 
     def _resend(self, nack: Nack) -> list[Effect]:
         """The target of our last hand-off lacks tokens before its base: send it again with them."""
@@ -187,6 +196,7 @@ class Arrivals:
             stone = Tombstone(-1, None, is_aborted=False)
             roster.graveyard.bury(message.request_id, message.epoch, stone)
         else:
+            roster.resolve(sequence, message.kept)
             roster.drop(sequence, _end_of(sequence))
         return []
 
@@ -202,6 +212,11 @@ def _end_of(sequence: Sequence) -> Event:
     return Event.ABORTED if sequence.state is State.WAITING else Event.STOPPED
 
 
+def _too_long(draft: int, limit: int) -> str:
+    cure = "lower the policy's k or raise the model's batch_tokens_max" if limit else "choose another policy"
+    return f"TR_CAPACITY: a draft of {draft} tokens, this model can verify {limit} in a step: {cure}"
+
+
 def _answers(nack: Nack, sequence: Sequence, sent: Handoff) -> bool:
-    is_before = 0 <= nack.have <= sent.loc
+    is_before = 0 <= nack.have <= sent.committed_len
     return is_before and sent.seq == nack.seq and sequence.owner == nack.source and nack.epoch == sent.epoch

@@ -65,9 +65,11 @@ class Row(NamedTuple):
     sampling: Sampling
     attempt: int
     history: Sequences[int] = ()
-    """The sequence's committed tokens, prompt included; of a sampling row `end` many, by whatever author."""
+    """The sequence's tokens, prompt included; of a sampling row `end` many, by whatever author."""
     prompt_len: int = 0
     stop_ids: frozenset[int] = frozenset()
+    draft: int = 0
+    """Of a sampling row: so many of its last tokens are a draft, to be read too (`DraftReading`)."""
 
     @property
     def end(self) -> int:
@@ -118,6 +120,24 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftReading:
+    """What a model makes of drafts; K = the longest draft among the plan's sampling rows.
+
+    `tokens` int[R, K]: what the model itself would have written in place of each drafted token, drawn as it
+    draws any token of that position. `nll` float[R, K]: -ln of the drafted token's probability, from raw
+    logits at temperature 1. The rest tells of `tokens` what a `StepOutput` tells of its own: `logprobs`
+    float[R, K], `top_ids` int[R, K, n], `top_logprobs` float[R, K, n]. Nothing has a meaning beyond the
+    length of a row's draft.
+    """
+
+    tokens: IntArray
+    nll: FloatArray
+    logprobs: FloatArray | None = None
+    top_ids: IntArray | None = None
+    top_logprobs: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepOutput:
     """What a runner computed; R = number of sampling rows, in plan order.
 
@@ -125,7 +145,8 @@ class StepOutput:
     the plan's needs ask: `entropy` float[R] in nats, `max_prob` float[R], `topk_ids` int[R, k] and
     `topk_logits` float[R, k] sorted downwards, `hidden` float[R, H], `scores[head]` float[R].
     `top_ids` int[R, n] and `top_logprobs` float[R, n], sorted downwards, only when a row's sampling asks for
-    top tokens: n = the most that any row asks for; rows that do not ask hold nothing of meaning.
+    top tokens: n = the most that any row asks for; rows that do not ask hold nothing of meaning. `draft` only
+    when a sampling row carries a draft; all other columns are about the token after it.
     """
 
     tokens: IntArray
@@ -138,6 +159,7 @@ class StepOutput:
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
     top_ids: IntArray | None = None
     top_logprobs: FloatArray | None = None
+    draft: DraftReading | None = None
 
 
 class StepBatch:
@@ -173,6 +195,39 @@ class StepBatch:
     def tokens(self) -> IntArray:
         """int[B]: the sampled, tentative tokens."""
         return self._picked(self._output.tokens, "tokens")
+
+    @property
+    def logprobs(self) -> FloatArray:
+        """float[B]: of the sampled tokens, from raw logits at temperature 1."""
+        return self._picked(self._output.logprobs, "logprobs")
+
+    @property
+    def draft_len(self) -> IntArray:
+        """int[B]: length of each row's draft; only in `verify`, where every row has one."""
+        return np.array([sequence.draft for sequence in self.sequences], dtype=np.int64)
+
+    @property
+    def draft_tokens(self) -> IntArray:
+        """int[B, K]: the drafted tokens, -1 beyond the end of a row's draft."""
+        tokens = np.full(self.own_tokens.shape, -1, dtype=np.int64)
+        for line, sequence in zip(tokens, self.sequences, strict=True):
+            line[: sequence.draft] = sequence.tokens[-sequence.draft :]
+        return tokens
+
+    @property
+    def own_tokens(self) -> IntArray:
+        """int[B, K]: what this model would have written in place of each drafted token."""
+        return self._picked(self._draft.tokens, "own_tokens")
+
+    @property
+    def draft_nll(self) -> FloatArray:
+        """float[B, K], nats: -ln p of each drafted token."""
+        return self._picked(self._draft.nll, "draft_nll")
+
+    @property
+    def _draft(self) -> DraftReading:
+        assert self._output.draft is not None, "the policy reads a draft where there is none"
+        return self._output.draft
 
     @property
     def entropy(self) -> FloatArray:

@@ -1,6 +1,6 @@
 """What a scheduler counts. Every number only grows; the shell exports them.
 
-Invariant, at every moment: sampled == committed + discarded.
+Invariant, at every moment: sampled == committed + discarded + what sequences hold back (`Sequence.held`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Counters:
     committed: int = 0
     discarded: int = 0
     discarded_on_faults: int = 0
-    """Of these, tokens of rows whose policy failed; the others were taken back by a hand-off."""
+    """Of these, tokens of rows whose policy failed; the others were taken back."""
     handoffs_sent: int = 0
     departures: dict[tuple[int, Departure], int] = field(default_factory=dict)
     """Hand-offs sent, by target and by what became of the token that decided them."""

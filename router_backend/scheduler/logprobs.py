@@ -6,11 +6,13 @@ thrown away with it: only what is committed is ever told (F28).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from router_backend.core.effects import LOGPROB_MIN, TokenLogprobs
 from router_backend.core.sequence import Sequence
-from router_backend.scheduler.batch import FloatArray, StepOutput
+from router_backend.scheduler.batch import DraftReading, FloatArray, StepOutput
 
 Told = tuple[TokenLogprobs, ...]
 """What a client asked to know of one token; empty if it did not ask."""
@@ -22,6 +24,16 @@ def logprobs_of(sampled: list[Sequence], picked: list[int], output: StepOutput) 
         _told(sequence.request.sampling.logprobs, entry, output)
         for sequence, entry in zip(sampled, picked, strict=True)
     ]
+
+
+def logprobs_instead(sequence: Sequence, entry: int, place: int, draft: DraftReading) -> Told:
+    """What is told of the token that a model writes in place of token number `place` of a draft."""
+    instead = StepOutput(draft.tokens[entry])
+    if draft.logprobs is not None:
+        instead = replace(instead, logprobs=draft.logprobs[entry])
+    if draft.top_ids is not None and draft.top_logprobs is not None:
+        instead = replace(instead, top_ids=draft.top_ids[entry], top_logprobs=draft.top_logprobs[entry])
+    return _told(sequence.request.sampling.logprobs, place, instead)
 
 
 def _told(count: int | None, entry: int, output: StepOutput) -> Told:

@@ -61,14 +61,26 @@ class Roster:
 
     def finish(self, sequence: Sequence, event: Event, reason: Reason, message: str = "") -> list[Effect]:
         """End a request whose right to append is here."""
-        length = sequence.out_step
+        length, kept = sequence.num_committed, sequence.committed_len
         usage = Usage(max(0, sequence.raw_steps - length), sequence.last_seq + 1)
         self.drop(sequence, event)
-        return self._closing(sequence.request, reason, length, message, usage)
+        effects = self._closing(sequence.request, reason, length, message, usage)
+        return effects if sequence.drafter is None else _with_kept(effects, sequence, kept)
+
+    def resolve(self, sequence: Sequence, kept: int) -> None:
+        """What is held back here is committed up to absolute length `kept`; the rest is discarded."""
+        if sequence.held:
+            length = min(max(kept, sequence.committed_len), len(sequence.tokens))
+            self.counters.committed += length - sequence.committed_len
+            self.counters.discarded += len(sequence.tokens) - length
+            sequence.held = 0
+            sequence.told.clear()
+            sequence.truncate(length)
 
     def drop(self, sequence: Sequence, event: Event) -> None:
         """Free all that is held; blocks of a row in flight wait until its step is over."""
         sequence.happen(event)
+        self.resolve(sequence, kept=0)
         self._bury(sequence.request, sequence.last_seq, is_aborted=event is Event.ABORTED)
         if sequence.request_id not in self.queues.executing:
             self.queues.remove(sequence)
@@ -100,3 +112,16 @@ class Roster:
         self.live.pop(request.request_id, None)
         stone = Tombstone(last_seq, request, is_aborted)
         self.graveyard.bury(request.request_id, request.epoch, stone)
+
+
+def _with_kept(effects: list[Effect], sequence: Sequence, kept: int) -> list[Effect]:
+    """`effects` of an end, with what the author of the last draft must know of it."""
+    drafter = sequence.drafter
+    assert drafter is not None, sequence.request_id
+    finished = Finished(
+        sequence.request_id, sequence.request.epoch, sequence.model, min(sequence.seen[drafter], kept)
+    )
+    return [
+        Send(drafter, finished) if isinstance(effect, Send) and effect.target == drafter else effect
+        for effect in effects
+    ]

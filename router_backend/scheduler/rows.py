@@ -45,12 +45,13 @@ class RowBuilder:
         rows: list[Row] = []
         is_closed = False
         for sequence in ready:
-            if not behind:
+            if not behind or not budget:
                 break
             is_beginning = not sequence.blocks
             if is_beginning and is_closed:
                 continue
-            row = self._row(sequence, budget - behind + 1)
+            # A draft is verified in one piece, if need be out of what was meant for the rows behind.
+            row = self._row(sequence, max(budget - behind + 1, min(budget, sequence.draft + 1)))
             if row is None:
                 is_closed |= is_beginning
                 continue
@@ -73,7 +74,9 @@ class RowBuilder:
             return None
         start = sequence.num_computed
         end = min(len(sequence.tokens), start + tokens_max)
-        if not self.pressure.make_room(sequence, end):
+        if sequence.draft and end < len(sequence.tokens):
+            end = min(end, sequence.committed_len - 1)
+        if end <= start or not self.pressure.make_room(sequence, end):
             return None
         self.roster.kv.reserve(sequence, end)
         self._launch(sequence)
@@ -88,6 +91,7 @@ class RowBuilder:
             sequence.tokens,
             sequence.request.prompt_len,
             sequence.request.stop_ids,
+            sequence.draft,
         )
 
     def _begin(self, sequence: Sequence) -> bool:

@@ -22,11 +22,12 @@ from router_backend.scheduler.arrivals import Arrivals
 from router_backend.scheduler.batch import BatchPlan, Hold, Launch, LaunchReason, StepOutput
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.gate import BatchGate
+from router_backend.scheduler.outcome import Outcome
 from router_backend.scheduler.roster import Roster
 from router_backend.scheduler.rounds import LEADER
 from router_backend.scheduler.rows import RowBuilder
 from router_backend.scheduler.settings import SchedulerSettings
-from router_backend.scheduler.settlement import Outcome, Settlement
+from router_backend.scheduler.settlement import Settlement
 from router_backend.scheduler.turns import Turns
 
 
@@ -163,6 +164,7 @@ class Scheduler:
             "executing": len(queues.executing),
             "parked": len(queues.parked),
             "live": len(self.roster.live),
+            "held": sum(sequence.held for sequence in queues),
             "kv_free": pool.num_free,
             "kv_cached": pool.num_cached,
             "kv_parked": parked,
@@ -173,10 +175,11 @@ class Scheduler:
         }
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless every block is accounted for and sampled = committed + discarded."""
+        """Raise AssertionError unless all blocks and all sampled tokens are accounted for."""
         self.roster.kv.check_integrity(self.roster.queues)
         counters = self.counters
-        assert counters.sampled == counters.committed + counters.discarded, counters
+        held = sum(sequence.held for sequence in self.roster.queues)
+        assert counters.sampled == counters.committed + counters.discarded + held, (counters, held)
 
     def _take(self, message: Thresholds, now: float) -> None:
         """Thresholds from the leader, or RemoteProtocolError when they are not for these models."""
@@ -216,8 +219,7 @@ class Scheduler:
     ) -> list[Effect]:
         effects: list[Effect] = []
         for outcome in self._settlement.settle(sampled, picked, output):
-            if outcome.emit is not None:
-                effects.append(outcome.emit)
+            effects += outcome.emits
             if outcome.end is not None:
                 effects += self.roster.finish(outcome.sequence, Event.STOPPED, outcome.end, outcome.message)
             elif outcome.handoff is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
+from router_backend.handoff.message import DRAFT_MAX
 from router_backend.scheduler.rounds import Mode
 
 
@@ -22,6 +23,8 @@ class SchedulerSettings:
     batch_tokens_max: int
     deadline_s: float
     mode: Mode = Mode.DELAYED
+    draft_max: int = DRAFT_MAX
+    """Longest draft that the engine can read; 0 = none."""
     parked_kv_max: float = 0.9
     """Share of the pool that parked sequences may hold together."""
 
@@ -45,6 +48,11 @@ class SchedulerSettings:
     @property
     def peers(self) -> tuple[ModelIndex, ...]:
         return tuple(ModelIndex(index) for index in range(self.models) if index != self.model)
+
+    @property
+    def readable_draft_max(self) -> int:
+        """Longest draft that one step can verify, with the token before it."""
+        return min(self.draft_max, self.batch_tokens_max - 1)
 
     @property
     def tokens_max(self) -> int:

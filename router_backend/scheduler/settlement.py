@@ -2,7 +2,8 @@
 
 Keeps the normative rules of the hand-off: the message's `loc` decides what is committed (R1), endings
 are judged on committed tokens only (R2), a request that ends sends no work (R3), discards are bounded
-per position (R5) and steps per request (R4). Frees nothing and sends nothing: outcomes say what to do.
+per position (R5) and steps per request (R4). What a policy holds back, or a peer has drafted, is settled
+in `scheduler/drafts.py`. Frees nothing and sends nothing: outcomes say what to do.
 """
 
 from __future__ import annotations
@@ -10,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from router_backend.core.effects import Emit, Reason
+from router_backend.core.effects import Emit
 from router_backend.core.errors import PolicyError
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.ledger import handoff_to
@@ -22,18 +22,10 @@ from router_backend.handoff.message import Handoff
 from router_backend.policies.base import LOCAL, Router
 from router_backend.scheduler.batch import StepBatch, StepOutput
 from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.drafts import Drafts, Sampled
 from router_backend.scheduler.logprobs import Told, logprobs_of
+from router_backend.scheduler.outcome import Outcome, by_router, emit, end_at, faulty, livelocked
 from router_backend.scheduler.settings import SchedulerSettings
-
-
-class Outcome(NamedTuple):
-    """`emit` if a token was committed; then an end, or a hand-off, or neither (stay)."""
-
-    sequence: Sequence
-    emit: Emit | None = None
-    end: Reason | None = None
-    handoff: Handoff | None = None
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +40,49 @@ class Settlement:
             sequence.raw_steps += 1
         self.counters.sampled += len(sampled)
         entries = output.tokens.tolist()
-        tokens = [entries[entry] for entry in picked]
-        destinations = self._destinations(sampled, picked, output)
-        logprobs = logprobs_of(sampled, picked, output)
-        for sequence, token, destination, told in zip(sampled, tokens, destinations, logprobs, strict=True):
+        told = logprobs_of(sampled, picked, output)
+        rows = Sampled(sampled, picked, [entries[entry] for entry in picked], told)
+        if output.draft is None:
+            yield from self._settled(rows, output)
+            return
+        going, over, accepted = self._drafts.verify(rows, output)
+        yield from over
+        for outcome in self._settled(going, output):
+            first = accepted.get(outcome.sequence.request_id, ())
+            yield outcome._replace(emits=(*first, *outcome.emits))
+
+    @property
+    def _drafts(self) -> Drafts:
+        return Drafts(self.settings, self.counters)
+
+    def _settled(self, rows: Sampled, output: StepOutput) -> Iterator[Outcome]:
+        destinations = self._destinations(rows, output)
+        columns = (rows.sequences, rows.tokens, destinations, rows.told)
+        for sequence, token, destination, told in zip(*columns, strict=True):
             sequence.tokens.append(token)
-            if isinstance(destination, PolicyError):
+            if sequence.router.holds_back:
+                yield self._drafts.hold(sequence, destination, told)
+            elif isinstance(destination, PolicyError):
                 yield self._policy_fault(sequence, destination)
             elif destination == LOCAL:
-                yield self._stay(sequence, token, told)
+                yield self._stay(sequence, told)
             else:
-                yield self._leave(sequence, token, destination, told)
+                yield self._leave(sequence, destination, told)
 
-    def _destinations(
-        self, sampled: list[Sequence], picked: list[int], output: StepOutput
-    ) -> list[int | PolicyError]:
+    def _destinations(self, rows: Sampled, output: StepOutput) -> list[int | PolicyError]:
         """Each row's destination by its own policy, or that policy's fault.
 
         Rows of one policy are routed together.
         """
-        groups: dict[int, list[int]] = {}
-        for row, sequence in enumerate(sampled):
-            groups.setdefault(id(sequence.router), []).append(row)
+        sampled, picked = rows.sequences, rows.picked
         destinations: list[int | PolicyError] = [LOCAL] * len(sampled)
-        for rows in groups.values():
-            members = [sampled[row] for row in rows]
+        for group in by_router(sampled, range(len(sampled))):
+            members = [sampled[row] for row in group]
             # Every numpy call counts here: a hand-off waits, and after a step the caches are cold.
-            is_everybody = len(rows) == len(output.tokens)
-            index = None if is_everybody else np.array([picked[row] for row in rows], dtype=np.int64)
+            is_everybody = len(group) == len(output.tokens)
+            index = None if is_everybody else np.array([picked[row] for row in group], dtype=np.int64)
             step = StepBatch(self.settings.model, members, output, index)
-            for row, destination in zip(rows, self._routed(members[0].router, step), strict=True):
+            for row, destination in zip(group, self._routed(members[0].router, step), strict=True):
                 destinations[row] = destination
         return destinations
 
@@ -89,13 +94,13 @@ class Settlement:
         self.counters.unreadable_signals += step.num_unreadable
         return destinations
 
-    def _stay(self, sequence: Sequence, token: int, told: Told) -> Outcome:
-        emit = self._commit(sequence, token, told)
+    def _stay(self, sequence: Sequence, told: Told) -> Outcome:
+        emits = self._commit(sequence, told)
         sequence.attempt = 0
         sequence.seen[sequence.model] = len(sequence.tokens)
-        return Outcome(sequence, emit, self._end(sequence, token))
+        return Outcome(sequence, emits, end_at(sequence, len(sequence.tokens)))
 
-    def _leave(self, sequence: Sequence, token: int, destination: int, told: Told) -> Outcome:
+    def _leave(self, sequence: Sequence, destination: int, told: Told) -> Outcome:
         if not 1 <= destination <= len(self.settings.peers):
             return self._policy_fault(sequence, f"route: answered {destination}, which is no peer")
         target = self.settings.peers[destination - 1]
@@ -112,35 +117,23 @@ class Settlement:
             handoff, dropped = handoff_to(sequence, target), 0
         if dropped:
             return self._discard(sequence, handoff)
-        emit = self._commit(sequence, token, told)
-        end = self._end(sequence, token)
-        return Outcome(sequence, emit, end, None if end else handoff)
+        emits = self._commit(sequence, told)
+        end = end_at(sequence, len(sequence.tokens))
+        return Outcome(sequence, emits, end, None if end else handoff)
 
     def _discard(self, sequence: Sequence, handoff: Handoff) -> Outcome:
         sequence.tokens.pop()
         self.counters.discarded += 1
         if sequence.raw_steps > sequence.request.raw_steps_max(self.settings.models):
-            message = f"TR_LIVELOCK: {sequence.raw_steps} tokens sampled for {sequence.out_step} kept"
-            return Outcome(sequence, end=Reason.ERROR, message=message)
+            return livelocked(sequence)
         return Outcome(sequence, handoff=handoff)
 
     def _policy_fault(self, sequence: Sequence, what: str | PolicyError) -> Outcome:
         sequence.tokens.pop()
         self.counters.discarded += 1
-        self.counters.discarded_on_faults += 1
-        self.counters.policy_faults += 1
-        name = sequence.request.policy.name
-        error = what if isinstance(what, PolicyError) else PolicyError(f"{name}.{what}")
-        return Outcome(sequence, end=Reason.ERROR, message=str(error))
+        return faulty(sequence, self.counters, what)
 
-    def _commit(self, sequence: Sequence, token: int, told: Told) -> Emit:
+    def _commit(self, sequence: Sequence, told: Told) -> tuple[Emit, ...]:
         """Count and announce the token that is now the sequence's last."""
         self.counters.committed += 1
-        request = sequence.request
-        position, model = sequence.out_step - 1, sequence.model
-        return Emit(request.home, request.request_id, request.epoch, position, (token,), model, told)
-
-    def _end(self, sequence: Sequence, token: int) -> Reason | None:
-        if token in sequence.request.stop_ids:
-            return Reason.STOP
-        return Reason.LENGTH if sequence.out_step >= sequence.request.max_tokens else None
+        return (emit(sequence, len(sequence.tokens) - 1, sequence.model, told),)

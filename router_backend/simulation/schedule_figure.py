@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from router_backend.core.request import ModelIndex, Request, RequestId
-from router_backend.policies.base import BaseRouter, Place, Router
+from router_backend.policies.base import BaseRouter, HoldingRouter, Place
+from router_backend.policies.guard import GuardedRouter
 from router_backend.policies.registry import PolicyBook
 from router_backend.scheduler.batch import IntArray, StepBatch
 from router_backend.scheduler.gate import BatchGate
@@ -38,8 +39,8 @@ class _Written(BaseRouter):
 
 
 class _WrittenBook(PolicyBook):
-    def router(self, spec: object) -> Router:
-        return _Written(self.place)
+    def router(self, spec: object) -> HoldingRouter:
+        return GuardedRouter("written", _Written(self.place))
 
 
 class UnboundedGate(BatchGate):

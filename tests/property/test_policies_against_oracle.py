@@ -45,6 +45,9 @@ TWO_MODELS: dict[str, tuple[PolicySpec, Rule]] = {
         Rolling(2.0, 1.5, 3),
     ),
     "mixture": (spec("mixture", small=0.75, large=0.25), oracle.mixture(0.75, 0.25)),
+    "cascade": (spec("cascade", cutoff=0.4), oracle.cascade(0.4)),
+    "bild": (spec("bild", cutoff=0.25, rollback_cutoff=5.0), oracle.bild(0.25, 5.0, 10)),
+    "speculative": (spec("speculative"), oracle.speculative(4)),
 }
 VARIANTS: dict[str, tuple[PolicySpec, Rule]] = {
     "citer, 3 tokens": (spec("citer", cutoff=0.25, k=3), oracle.citer(0.25, k=3)),
@@ -60,10 +63,16 @@ VARIANTS: dict[str, tuple[PolicySpec, Rule]] = {
         spec("rolling_entropy", cutoff=1.75, return_cutoff=0.5, window=2, min_stay=3, max_stay=5),
         Rolling(1.75, 0.5, 2, 3, 5),
     ),
+    "bild, short drafts": (
+        spec("bild", k=2, cutoff=0.5, rollback_cutoff=7.5),
+        oracle.bild(0.5, 7.5, 2),
+    ),
+    "the longest drafts": (spec("bild", k=32, cutoff=0.0, rollback_cutoff=7.9), oracle.bild(0.0, 7.9, 32)),
 }
 THREE_MODELS: dict[str, tuple[PolicySpec, Rule]] = {
     "mixture": (spec("mixture", small=0.5, large=0.3, huge=0.2), oracle.mixture(0.5, 0.3, 0.2)),
     "equal mixture": (spec("mixture"), oracle.mixture(1 / 3, 1 / 3, 1 / 3)),
+    "cascade": (spec("cascade", cutoff=0.4), oracle.cascade(0.4)),
     "r2r to the largest": (spec("r2r", cutoff=0.75), oracle.r2r(0.75, large=2)),
     "r2r to a named one": (spec("r2r", cutoff=0.75, large="large"), oracle.r2r(0.75, large=1)),
 }
@@ -85,6 +94,9 @@ EXTREMES: dict[str, tuple[PolicySpec, Rule]] = {
     "entropy always": (spec("entropy", cutoff=0.0), LARGE),
     "random always": (spec("random", p=1.0), LARGE),
     "rolling always": (spec("rolling_entropy", cutoff=-1.0), LARGE),
+    "cascade never": (spec("cascade", cutoff=0.0), SMALL),
+    "cascade always": (spec("cascade", cutoff=1.5), LARGE),
+    "bild always": (spec("bild", cutoff=1.5), LARGE),
     "query_level small": (spec("query_level", weights="0", bias=-1.0), SMALL),
     "query_level large": (spec("query_level", weights="0", bias=1.0), LARGE),
     "mixture of the small one": (spec("mixture", small=1.0), SMALL),
@@ -138,7 +150,7 @@ def run_both(case: tuple[PolicySpec, Rule], models: int, count: int) -> SmallClu
         cluster = SmallCluster(WRITERS[:models], shape(models, seed), seed)
         answers = []
         for story in cluster.run(requests(count // 4, seed, policy)):
-            answers.append(expected(rule, story.request))
+            answers.append(expected(rule, story.request, WRITERS[:models]))
             check(story, answers[-1])
         assert cluster.count("committed") == sum(len(answer.tokens) for answer in answers)
         assert cluster.count("discarded") == sum(answer.discarded for answer in answers)
@@ -192,7 +204,7 @@ def test_requests_of_all_policies_share_batches_and_do_not_touch_each_other():
     policies = [policy for policy, _ in cases]
     cluster = SmallCluster(WRITERS[:2], Shape((3, 2), num_blocks=60), seed=11)
     for index, story in enumerate(cluster.run(requests(12 * len(cases), 11, *policies))):
-        check(story, expected(cases[index % len(cases)][1], story.request))
+        check(story, expected(cases[index % len(cases)][1], story.request, WRITERS[:2]))
 
     assert min(cluster.count(name) for name in ("parked_evictions", "recomputes", "direct_resumes")) > 0
 

@@ -21,7 +21,7 @@ from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit
 from router_backend.policies.base import Place
 from router_backend.policies.registry import PolicyBook
-from router_backend.scheduler.batch import BatchPlan, StepOutput
+from router_backend.scheduler.batch import BatchPlan, DraftReading, StepOutput
 from router_backend.scheduler.scheduler import Scheduler
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.stream.answer import Answer, Terms
@@ -33,6 +33,7 @@ TURNS = 40
 NAMES = ("small", "large")
 STITCH = PolicySpec("r_stitch", (("cutoff", 0.5),))
 FIXED = PolicySpec("fixed", (("mode", "always"),))
+HOLDING = (PolicySpec("bild", (("k", 3),)), PolicySpec("speculative"), PolicySpec("cascade"))
 
 
 class HandoffTarget:
@@ -130,7 +131,7 @@ def _scheduler(model: int) -> Scheduler:
 
 def _request(number: int, chance: Random) -> Request:
     prompt = tuple(chance.randrange(VOCAB) for _ in range(chance.randint(1, 12)))
-    policy = STITCH if chance.random() < 0.7 else FIXED
+    policy = chance.choice((STITCH, STITCH, FIXED, *HOLDING))
     return Request(RequestId(f"r{number}"), prompt, 6, "front", 0, Sampling(seed=3), policy, frozenset({1}))
 
 
@@ -138,6 +139,7 @@ def _must_be_runnable(plan: BatchPlan, settings: SchedulerSettings) -> None:
     """What an engine takes for granted."""
     for row in plan.rows:
         assert row.token_ids and all(0 <= token < VOCAB for token in row.token_ids), row
+        assert not row.is_sampling or row.draft < len(row.token_ids), row
         assert row.start >= 0 and row.end <= len(row.blocks) * settings.block_size, row
 
 
@@ -145,7 +147,28 @@ def _output(plan: BatchPlan, chance: Random) -> StepOutput:
     count = len(plan.sampling_rows)
     tokens = np.array([chance.randrange(VOCAB) for _ in range(count)], dtype=np.int64)
     entropy = np.array([chance.uniform(0, 4) for _ in range(count)], dtype=np.float32)
-    return StepOutput(tokens, entropy=entropy if plan.needs.entropy else None)
+    likely = np.array([chance.random() for _ in range(count)], dtype=np.float32)
+    return StepOutput(
+        tokens,
+        np.log(likely),
+        entropy=entropy if plan.needs.entropy else None,
+        max_prob=likely if plan.needs.max_prob else None,
+        draft=_draft_reading(plan, chance),
+    )
+
+
+def _draft_reading(plan: BatchPlan, chance: Random) -> DraftReading | None:
+    """Now and then of the drafted tokens' own opinion."""
+    rows = plan.sampling_rows
+    longest = max((row.draft for row in rows), default=0)
+    if not longest:
+        return None
+    own = np.array([[chance.randrange(VOCAB) for _ in range(longest)] for _ in rows], dtype=np.int64)
+    for line, row in zip(own, rows, strict=True):
+        if row.draft and chance.random() < 0.5:
+            line[: row.draft] = row.token_ids[-row.draft :]
+    nll = np.array([[chance.uniform(0, 8) for _ in range(longest)] for _ in rows], dtype=np.float32)
+    return DraftReading(own, nll)
 
 
 def _changed(message: Any, chance: Random) -> Any:

@@ -96,12 +96,13 @@ class GraphedSteps:
     replays: int = 0
 
     def columns(self, rows: Sequence[Row], pool: KvPool) -> Columns | None:
-        """Every number of the sampling rows, valid until the next step; None where no captured shape fits.
+        """Every number of the sampling rows, valid until the next step; None where no captured shape fits,
+        and where drafts are to be read: a captured step keeps the logits of last tokens only.
 
         A shape that was not captured at the start is captured when it is first met.
         """
         shape = self.settings.grid.fitting(rows)
-        if shape is None:
+        if shape is None or any(row.draft for row in rows):
             return None
         bucket = Bucket(*shape, self.settings.tables.columns(max(row.end for row in rows)))
         columns = self._replayed(bucket, rows, pool)

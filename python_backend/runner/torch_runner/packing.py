@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from python_backend.runner.drafts import looked_at
 from python_backend.runner.torch_runner.table_attention import TableGroup
 from router_backend.native import kernels, kernels_plain
 from router_backend.scheduler.batch import IntArray, Row
@@ -71,7 +72,8 @@ class PackedStep:
     """int64[T]: where each token's keys and values go."""
     groups: tuple[Group | PagedGroup | TableGroup, ...]
     sampled: Tensor
-    """int64[R]: packed index of the last token of each sampling row, in plan order."""
+    """int64[R]: packed index of the last token of each sampling row, in plan order; of a row with a draft,
+    also of the token before each drafted one (`drafts.looked_at`)."""
 
     def to(self, device: torch.device) -> PackedStep:
         """The same on `device`; a group that is read in place is the CPU's alone."""
@@ -113,12 +115,13 @@ def pack(rows: Sequence[Row], layout: Layout) -> PackedStep:
     positions = np.arange(len(tokens), dtype=np.int64) + np.repeat(starts - ends + widths, widths)
     groups, slots = _grouped(ordered, layout)
     is_sampling = np.array([row.is_sampling for row in rows], dtype=bool)
+    sampled = looked_at(last[is_sampling], [row for row in rows if row.is_sampling])
     return PackedStep(
         torch.from_numpy(tokens),
         torch.from_numpy(positions),
         torch.from_numpy(slots),
         groups,
-        torch.from_numpy(last[is_sampling]),
+        torch.from_numpy(sampled),
     )
 
 

@@ -109,6 +109,7 @@ class TorchRunner:
         for row in rows:
             name = row.request_id
             assert row.token_ids and row.start >= 0, f"{name}: no tokens at {row.start}"
+            assert len(row.token_ids) > row.draft, f"{name}: a draft without the token before it"
             assert row.end <= info.length_max, f"{name}: {row.end} tokens exceed {info.length_max}"
             assert len(row.blocks) * block_size >= row.end, (
                 f"{name}: {len(row.blocks)} blocks for {row.end} tokens"

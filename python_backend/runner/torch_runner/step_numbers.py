@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from python_backend.runner import drafts
 from python_backend.runner.heads.loading import HeadBook
 from python_backend.runner.torch_runner import signals
 from python_backend.runner.torch_runner.sampler import sample
@@ -67,7 +68,7 @@ class StepNumbers:
         """`hidden` [R, E] after the final norm and raw `logits` [R, V] of the plan's sampling rows.
 
         Columns of V are the vocabulary that is sampled. Nobody reads `hidden` unless the plan's needs ask
-        for hidden states or heads.
+        for hidden states or heads. Of rows with a draft, both hold one line per look (`drafts.looks`).
         """
         return self.finished(plan, Columns(hidden, logits, signals.log_probs(logits)))
 
@@ -85,16 +86,21 @@ class StepNumbers:
     def finished(self, plan: BatchPlan, columns: Columns) -> StepOutput:
         """The plan's output; what `columns` lack is computed here."""
         rows, hidden, logits, logp = plan.sampling_rows, columns.hidden, columns.logits, columns.logp
+        looks = drafts.looks(rows)
         is_captured = columns.greedy is not None and all(_is_greedy(row) for row in rows)
-        tokens = columns.greedy if is_captured else sample(logits, logp, rows, self.model)
+        tokens = columns.greedy if is_captured else sample(logits, logp, looks, self.model)
         assert tokens is not None
         picked = logp.gather(1, tokens[:, None])[:, 0]
         if is_captured and set(plan.needs.heads) <= columns.scores.keys():
             scores = {name: _float32(columns.scores[name]) for name in plan.needs.heads}
         else:
             scores = self._scores(plan.needs.heads, hidden, tokens, logits)
-        named = _signals(plan.needs, columns) | _alternatives(rows, logp)
-        return StepOutput(_host(tokens), _float32(picked), scores=scores, **named)
+        named = _signals(plan.needs, columns) | _alternatives(looks, logp)
+        output = StepOutput(_host(tokens), _float32(picked), scores=scores, **named)
+        if looks is rows:
+            return output
+        behind = torch.from_numpy(drafts.drafted(rows)).to(logp.device)
+        return drafts.folded(rows, output, _float32(-logp.gather(1, behind[:, None])[:, 0]))
 
     def _scores(
         self, names: tuple[str, ...], hidden: Tensor, tokens: Tensor, logits: Tensor

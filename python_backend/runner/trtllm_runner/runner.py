@@ -107,6 +107,7 @@ def runner_info(settings: TrtllmSettings, config: EngineConfig) -> RunnerInfo:
         config.tokens_per_block,
         load_end_ids(settings.model_dir),
         config.hidden_size,
+        draft_max=0,  # LAST_ONLY: the engine gives the logits of last tokens
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from router_backend.core.effects import TokenLogprobs
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.checks import COUNT_MAX, MessageBounds
@@ -46,6 +47,9 @@ def test_a_hand_off_of_the_same_deployment_passes():
         ({"request": request(max_tokens=0)}, "max_tokens is 0"),
         ({"request": request("other")}, "with the request"),
         ({"epoch": 1}, "with the request"),
+        ({"provisional": -1}, "-1 of 3 tokens as a draft"),
+        ({"provisional": 4}, "4 of 3 tokens as a draft"),
+        ({"logprobs": (TokenLogprobs(0.0),)}, "1 logprobs of 0 tokens"),
     ],
 )
 def test_a_hand_off_that_cannot_be_is_refused(changes, complaint):
@@ -60,6 +64,7 @@ def test_a_hand_off_that_cannot_be_is_refused(changes, complaint):
         ({}, 4, "up to 3, which must be 4..11"),
         ({"token_ids": (1, 2)}, 0, "up to 2, which must be 3..11"),
         ({"token_ids": (1,) * 12}, 0, "up to 12, which must be 3..11"),
+        ({"provisional": 1}, 0, "up to 3, which must be 3..11"),
     ],
 )
 def test_a_hand_off_goes_on_where_the_request_is_and_takes_nothing_back(changes, held, complaint):

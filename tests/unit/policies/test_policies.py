@@ -106,7 +106,7 @@ def test_fixed_can_name_its_target_among_three_models():
 @pytest.mark.parametrize(
     ("name", "params", "complaint"),
     [
-        ("r_stich", {}, "policy: 'r_stich' is unknown; known are citer, co_llm, .*, r_stitch"),
+        ("r_stich", {}, "policy: 'r_stich' is unknown; known are bild, cascade, .*, r_stitch"),
         ("r_stitch", {"cutof": 1}, "r_stitch.cutof: unknown parameter; known are cutoff, unit"),
         ("r_stitch", {"cutoff": NAN}, "r_stitch.cutoff: nan is not a number"),
         ("r_stitch", {"cutoff": "low"}, "r_stitch.cutoff: 'low' is not a number"),
