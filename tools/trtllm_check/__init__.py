@@ -1,0 +1,1 @@
+"""What `tools.check_trtllm` asks of an installation and an engine, each part for itself."""
