@@ -55,7 +55,7 @@ class TrtEngine:
         """Loads and checks; ConfigError names tensor and build flag. MPI says which rank this is."""
         self.rank = int(installation.mpi_comm().Get_rank()) if config.tp_size > 1 else 0
         self._config, self._installation, self._rows_max = config, installation, limits.rows_max
-        self.device = Device(_staging_words(config, limits))
+        self.device = Device(_staging_words(config, limits), self.rank)
         self._session = installation.open_session(_read(engine_dir / f"rank{self.rank}.engine"))
         self.found = found_tensors(self._session.engine, installation)
         self._refuse(engine_dir, tensor_faults(self.found, config, limits))
