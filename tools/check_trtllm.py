@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from python_backend.runner.trtllm_runner.engine_config import load_engine_config
-
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment, ModelSettings, load_deployment
 from python_backend.roles.agreeing import read_agreement
@@ -28,10 +26,11 @@ from python_backend.roles.engine import build_runner
 from python_backend.roles.place import model_dir
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.trtllm_runner.contract import Design
+from python_backend.runner.trtllm_runner.engine_config import load_engine_config
 from python_backend.text.tokenizer import load_tokenizer
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.scheduler.batch import Needs
-from tools.engines.plan import ENGINE
+from tools.engines.placed import engine_dir, missing_ranks
 from tools.trtllm_check.answers import answer_verdict, greedy_readings, greedy_tokens
 from tools.trtllm_check.scenarios import Words, scenario_verdicts
 from tools.trtllm_check.stepper import COMPARED, Stepper
@@ -91,8 +90,7 @@ class Checkup:
         folder = model_dir(self.deployment, self.repository, model.name)
         words = tuple(load_tokenizer(folder).encode(self.prompt))
         if model.engine == "trtllm":
-            place = self.repository / model.engine_dir if model.engine_dir else folder / ENGINE
-            yield config_verdict(place, version)
+            yield config_verdict(engine_dir(model, self.repository), version)
         reference, verdict = self._reference(model, agreement, words)
         yield from verdict
         try:
@@ -138,26 +136,19 @@ class Checkup:
             runner.close()
 
 
-def config_verdict(engine_dir: Path, version: str) -> Verdict:
+def config_verdict(place: Path, version: str) -> Verdict:
     """config.json against the contract, and the release that built it against the one that would run it."""
     try:
-        config = load_engine_config(engine_dir)
+        config = load_engine_config(place)
     except ConfigError as error:
         return Verdict(Outcome.FAIL, "config.json", str(error))
-    faults = []
+    faults = missing_ranks(place, config)
     if config.version != version:
         faults.append(
             f"built by {config.version}, but {version} is installed: build it again in this container"
         )
-    absent = [
-        f"rank{rank}.engine"
-        for rank in range(config.tp_size)
-        if not (engine_dir / f"rank{rank}.engine").exists()
-    ]
-    faults += [f"{name} is missing in {engine_dir}" for name in absent]
-    return judged(
-        "config.json", faults, f"{config.num_layers} layers, {config.tp_size} ranks, built by {version}"
-    )
+    found = f"{config.num_layers} layers, {config.tp_size} ranks, built by {version}"
+    return judged("config.json", faults, found)
 
 
 def checkup(options: argparse.Namespace) -> Checkup:

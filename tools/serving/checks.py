@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from python_backend.config import Deployment
+from tools.engines.placed import engine_problems
 from tools.triton_server import SHM, installation, server_environment
 
 SHM_BYTES_PER_MODEL = 4 * 1024 * 1024
@@ -76,13 +77,14 @@ def shm_problems(free: int, needed: int) -> list[str]:
 
 
 def weight_problems(deployment: Deployment, repository: Path) -> list[str]:
-    """Models of the deployment whose files are not there."""
-    return [
-        problem
-        for model in deployment.models
-        if model.engine == "torch"
-        for problem in _weights(model.name, repository / (model.model_dir or f"{model.name}/1"))
-    ]
+    """Models of the deployment whose files are not there, or not what they must be."""
+    found: list[str] = []
+    for model in deployment.models:
+        if model.engine == "trtllm":
+            found += engine_problems(model, repository)
+        elif model.engine == "torch":
+            found += _weights(model.name, repository / (model.model_dir or f"{model.name}/1"))
+    return found
 
 
 def _weights(name: str, folder: Path) -> Iterable[str]:

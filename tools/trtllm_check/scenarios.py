@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from python_backend.runner.resuming import Resume, ResumingRunner
 
+from python_backend.runner.resuming import Resume, ResumingRunner
 from router_backend.core.errors import RunnerError
 from tools.trtllm_check.stepper import Reading, Stepper, Text
 from tools.trtllm_check.verdict import Outcome, Verdict

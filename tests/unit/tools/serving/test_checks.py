@@ -92,5 +92,12 @@ def test_a_scripted_model_needs_no_weights(tmp_path: Path) -> None:
     assert weight_problems(scripted, tmp_path) == []
 
 
+def test_a_model_on_tensorrt_llm_needs_its_engine(tmp_path: Path) -> None:
+    built = parse_deployment("models: [{name: small, engine: trtllm}]", "test")
+    (problem,) = weight_problems(built, tmp_path)
+    assert "small/1/engine/config.json" in problem
+    assert "make one with python -m tools.build_engine" in problem
+
+
 def test_problems_are_told_one_a_line() -> None:
     assert told(["a", "b"]) == "  - a\n  - b"
