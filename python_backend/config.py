@@ -27,7 +27,7 @@ FRONTS = ("token_router", "router")
 
 HEADLESS = ("scripted",)
 """Engines that show no hidden states."""
-PARALLEL = ("trtllm",)
+PARALLEL = ("trtllm", "torch")
 """Engines that can span devices."""
 
 

@@ -51,6 +51,7 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, v
             vocab_size=vocab_size,
             model=index,
             device=model.device,
+            tensor_parallel=model.tensor_parallel,
             attention=model.attention,
             grid=Grid(model.graph_batches, model.graph_tokens) if model.device != CPU else NO_GRAPHS,
             heads=tuple((name, repository / folder) for name, folder in sorted(model.heads.items())),

@@ -11,8 +11,8 @@ from pathlib import Path
 from python_backend.config import Deployment, ModelSettings
 from python_backend.roles.place import model_dir
 from python_backend.runner.heads.card import WEIGHTS_FILE
-from python_backend.runner.torch_runner.devices import usable_bytes
-from python_backend.runner.torch_runner.footprint import StepLimits, footprint
+from python_backend.runner.torch_runner.devices import CPU, gpu_index, usable_bytes
+from python_backend.runner.torch_runner.footprint import StepLimits, chosen_dtype, footprint
 from python_backend.runner.torch_runner.model_config import load_model_config
 from router_backend.planner.memory import Footprint, MemoryPlan, parse_bytes, plan_memory
 
@@ -26,13 +26,17 @@ def memory_plans(deployment: Deployment, repository: Path) -> tuple[MemoryPlan, 
     by_device: dict[str, list[ModelSettings]] = {}
     for model in deployment.models:
         if model.engine == "torch":
-            by_device.setdefault(_device(model), []).append(model)
+            for device in _devices(model):
+                by_device.setdefault(device, []).append(model)
     return tuple(_plan(deployment, repository, device, models) for device, models in by_device.items())
 
 
 def with_kv_tokens(deployment: Deployment, plans: tuple[MemoryPlan, ...]) -> Deployment:
     """The deployment with the size of every pool filled in."""
-    planned = {model.footprint.name: model.kv_tokens for plan in plans for model in plan.models}
+    planned: dict[str, int] = {}
+    for planned_model in [model for plan in plans for model in plan.models]:
+        name = planned_model.footprint.name
+        planned[name] = min(planned_model.kv_tokens, planned.get(name, planned_model.kv_tokens))
     sizes = [planned.get(model.name, model.kv_tokens or KV_TOKENS_DEFAULT) for model in deployment.models]
     models = tuple(
         model.model_copy(update={"kv_tokens": size})
@@ -48,9 +52,11 @@ def _plan(deployment: Deployment, repository: Path, device: str, models: list[Mo
     return plan_memory(device, budget, footprints, tokens_max)
 
 
-def _device(model: ModelSettings) -> str:
-    """`cuda` is a name of the first GPU."""
-    return "cuda:0" if model.device == "cuda" else model.device
+def _devices(model: ModelSettings) -> list[str]:
+    """One for each rank on GPUs; on a CPU all ranks share it. `cuda` is a name of the first GPU."""
+    if model.device == CPU:
+        return [CPU]
+    return [f"cuda:{gpu_index(model.device) + rank}" for rank in range(model.tensor_parallel)]
 
 
 def _budget(deployment: Deployment, device: str) -> int | None:
@@ -71,13 +77,15 @@ def _footprint(
     config = load_model_config(model_dir(deployment, repository, model.name))
     length_max = _length_max(deployment, repository, model)
     limits = StepLimits(model.batch_tokens_max, model.batch_max, length_max)
-    found = footprint(config, model.dtype, _device(model), limits)
+    dtype = chosen_dtype(model.dtype, config.num_weights, model.device)
+    found = footprint(config.sharded(model.tensor_parallel), dtype, model.device, limits)
+    here = model.tensor_parallel if model.device == CPU else 1
     heads = [repository / folder / WEIGHTS_FILE for folder in model.heads.values()]
     return Footprint(
         model.name,
-        found.weights + sum(file.stat().st_size for file in heads if file.exists()),
-        found.activations,
-        found.kv_bytes_per_token,
+        here * found.weights + sum(file.stat().st_size for file in heads if file.exists()),
+        here * found.activations,
+        here * found.kv_bytes_per_token,
         model.block_size,
         model.kv_tokens if budget is not None else model.kv_tokens or KV_TOKENS_DEFAULT,
     )

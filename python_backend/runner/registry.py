@@ -15,7 +15,7 @@ RunnerFactory = Callable[[Any], ModelRunner]
 
 ENGINES = MappingProxyType(
     {
-        "torch": "python_backend.runner.torch_runner.runner:TorchRunner",
+        "torch": "python_backend.runner.torch_runner.building:build",
         "trtllm": "python_backend.runner.trtllm_runner.building:build",
         "scripted": "python_backend.runner.scripted_runner:ScriptedRunner",
     }

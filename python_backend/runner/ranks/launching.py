@@ -11,8 +11,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from router_backend.core.errors import ConfigError
 
@@ -26,6 +28,12 @@ PATIENCE_S = 5.0
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     """Without what an MPI launcher leaves in the environment of its processes."""
     return {name: value for name, value in environment.items() if not name.startswith(TRACES)}
+
+
+def interpreter() -> str:
+    """The Python of this environment; Triton's stub is not one, though it runs Python."""
+    named = Path(sys.executable or "python3")
+    return str(named) if named.name.startswith("python") else shutil.which("python3") or "python3"
 
 
 class Processes:

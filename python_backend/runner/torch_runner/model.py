@@ -14,15 +14,22 @@ from python_backend.runner.torch_runner.attention import attend
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.model_config import ModelConfig
 from python_backend.runner.torch_runner.packing import PackedStep
+from python_backend.runner.torch_runner.parallel import Alone, Collective
 from python_backend.runner.torch_runner.rope import rope_table, rotated
 from python_backend.runner.torch_runner.weights import LayerWeights, ModelWeights
+
+ALONE = Alone()
 
 
 class Model:
     """One loaded model; `length_max` bounds the positions it can be asked for."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, length_max: int) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: ModelWeights, length_max: int, group: Collective = ALONE
+    ) -> None:
+        """`config` and `weights` are this rank's share of the layers."""
         self.config = config
+        self._group = group
         self.weights = weights
         table = rope_table(config.rope, config.head_dim, length_max, weights.embed.dtype)
         self._rope = table.to(weights.embed.device)
@@ -39,8 +46,8 @@ class Model:
             queries, keys, values = self._projected(hidden, layer, turn)
             pool.write(index, step.slots, keys, values)
             attended = attend(queries, pool, index, step.groups)
-            hidden = hidden + layer.out(attended)
-            hidden = hidden + self._feed_forward(hidden, layer)
+            hidden = hidden + self._group.summed(layer.out(attended))
+            hidden = hidden + self._group.summed(self._feed_forward(hidden, layer))
         return self._norm(hidden.index_select(0, step.sampled), self.weights.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,18 @@ class ModelConfig:
     has_out_bias: bool
     has_qk_norm: bool
     eos_ids: frozenset[int]
+
+    def sharded(self, size: int) -> ModelConfig:
+        """One of `size` equal shares of every layer; ConfigError where that does not go into whole heads."""
+        for name in ("num_heads", "num_kv_heads", "intermediate_size"):
+            if getattr(self, name) % size:
+                raise ConfigError(f"tensor_parallel: {size} ranks cannot share {name} {getattr(self, name)}")
+        return replace(
+            self,
+            num_heads=self.num_heads // size,
+            num_kv_heads=self.num_kv_heads // size,
+            intermediate_size=self.intermediate_size // size,
+        )
 
     @property
     def num_weights(self) -> int:

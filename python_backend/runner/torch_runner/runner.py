@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,16 +21,19 @@ from python_backend.runner.torch_runner.footprint import chosen_dtype, number_fo
 from python_backend.runner.torch_runner.graphs import Capture, CudaCapture, GraphedSteps, GraphSettings
 from python_backend.runner.torch_runner.kv_pool import KvPool
 from python_backend.runner.torch_runner.linears import GPU_PRECISIONS, PRECISIONS, Precision
-from python_backend.runner.torch_runner.model import Model
+from python_backend.runner.torch_runner.model import ALONE, Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
 from python_backend.runner.torch_runner.packing import Layout, pack
+from python_backend.runner.torch_runner.parallel import Collective, rank_device
 from python_backend.runner.torch_runner.settings import TorchSettings
 from python_backend.runner.torch_runner.step_numbers import StepNumbers
 from python_backend.runner.torch_runner.table_attention import Shape, table_attention
-from python_backend.runner.torch_runner.weights import load_weights
+from python_backend.runner.torch_runner.weights import Share, load_weights
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.native import kernels
 from router_backend.scheduler.batch import BatchPlan, Row, StepOutput
+
+NOTHING = np.empty(0, np.int64)
 
 
 class TorchRunner:
@@ -38,27 +42,29 @@ class TorchRunner:
     info: RunnerInfo
     pool: KvPool
 
-    def __init__(self, settings: TorchSettings) -> None:
-        """Loads everything; ConfigError names the file and what is wrong with it."""
+    def __init__(self, settings: TorchSettings, group: Collective = ALONE) -> None:
+        """Loads a rank's share, or all; ConfigError names the file and what is wrong with it."""
         refuse_absent(settings.device)
-        torch.set_num_threads(settings.threads)
+        torch.set_num_threads(max(1, settings.threads // group.size))
         config = load_model_config(settings.model_dir)
         self.info = _info(settings, config)
         self._vocab_rows = config.vocab_rows
         precision = _precision(settings, config)
-        device = torch.device(settings.device)
+        self._group = group
+        share = Share(rank_device(settings.device, group.rank), group.rank, group.size)
         self._layout = _layout(settings, config, precision.activations)
         with torch.inference_mode():
-            weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size, device)
-            self._model = Model(config, weights, self.info.length_max)
+            weights = load_weights(settings.model_dir, config, precision, self.info.vocab_size, share)
+            config = config.sharded(group.size)
+            self._model = Model(config, weights, self.info.length_max, group)
             heads = _heads(settings, config, weights.embed)
             self._numbers = StepNumbers(heads, settings.model)
             # One block more than the scheduler knows of: what pads a captured step is written there.
             self.pool = KvPool(
-                config, self.info.num_blocks + 1, settings.block_size, precision.activations, device
+                config, self.info.num_blocks + 1, settings.block_size, precision.activations, share.device
             )
         self._graphed: GraphedSteps | None = None
-        if device.type == "cuda":
+        if share.device.type == "cuda":
             self.use_graphs(settings, CudaCapture())
 
     def execute(self, plan: BatchPlan) -> StepOutput:
@@ -81,6 +87,8 @@ class TorchRunner:
         if self._model.device.type != "cpu":
             step = step.to(self._model.device)
         hidden = self._model.forward(step, self.pool)
+        if self._group.rank:
+            return StepOutput(NOTHING)
         logits = self._model.logits(hidden)
         return self._numbers.output(plan, hidden, logits)
 

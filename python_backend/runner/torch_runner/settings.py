@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from python_backend.runner.torch_runner.buckets import Grid
@@ -30,9 +31,23 @@ class TorchSettings:
     vocab_size: int | None = None
     model: ModelIndex = FIRST_MODEL
     device: str = "cpu"
+    tensor_parallel: int = 1
+    """Ranks, each a process with a share of every layer; on GPUs that follow each other from `device` on."""
     attention: str = "auto"
     """On a GPU: a key of `table_attention.ATTENTIONS`, or the first that is installed."""
     grid: Grid = NO_GRAPHS
     """Shapes of steps that are captured as CUDA graphs."""
     heads: tuple[tuple[str, Path], ...] = ()
     """Router heads by name, each with the folder of its artefact."""
+
+
+def packed(settings: TorchSettings) -> str:
+    """As text, for the command line of a rank."""
+    return json.dumps(asdict(settings), default=str)
+
+
+def unpacked(text: str) -> TorchSettings:
+    own = json.loads(text)
+    heads = tuple((name, Path(folder)) for name, folder in own.pop("heads"))
+    grid = Grid(*(tuple(sizes) for sizes in own.pop("grid").values()))
+    return replace(TorchSettings(Path(own.pop("model_dir")), **own), heads=heads, grid=grid)

@@ -23,8 +23,20 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Which of how many ranks, and where it lives."""
+
+    device: torch.device = CPU
+    rank: int = 0
+    size: int = 1
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer. H heads, K KV heads, D head_dim, E hidden, F feed-forward."""
+    """One decoder layer, or a rank's share. H heads, K KV heads, D head_dim, E hidden, F feed-forward."""
 
     input_norm: Tensor
     qkv: Linear
@@ -53,9 +65,10 @@ class ModelWeights:
 class Checkpoint:
     """Named tensors over one or many shards, each read once and converted to `dtype`."""
 
-    def __init__(self, model_dir: Path, dtype: torch.dtype, device: torch.device = CPU) -> None:
+    def __init__(self, model_dir: Path, dtype: torch.dtype, share: Share = WHOLE) -> None:
         self._model_dir = model_dir
-        self._dtype, self._device = dtype, device
+        self._dtype = dtype
+        self.share = share
         self._files = _shards(model_dir)
         self._unread = set(self._files)
 
@@ -77,7 +90,15 @@ class Checkpoint:
         if tuple(tensor.shape) != shape:
             raise ConfigError(f"{file}: {name} has shape {list(tensor.shape)}, expected {list(shape)}")
         self._unread.discard(name)
-        return tensor.to(self._device, self._dtype)
+        return tensor.to(self.share.device, self._dtype)
+
+    def take_rows(self, name: str, *shape: int) -> Tensor:
+        """This rank's outputs of the tensor."""
+        return self.take(name, *shape).chunk(self.share.size)[self.share.rank]
+
+    def take_columns(self, name: str, *shape: int) -> Tensor:
+        """This rank's inputs of the tensor."""
+        return self.take(name, *shape).chunk(self.share.size, dim=1)[self.share.rank].contiguous()
 
     def refuse_unread(self, *ignored: str) -> None:
         """ConfigError if a tensor was never taken, unless its name ends with one of `ignored`."""
@@ -91,10 +112,10 @@ def load_weights(
     config: ModelConfig,
     precision: Precision,
     vocab_size: int,
-    device: torch.device = CPU,
+    share: Share = WHOLE,
 ) -> ModelWeights:
-    """All weights on `device`; the head holds only the first `vocab_size` rows."""
-    checkpoint, packed = Checkpoint(model_dir, precision.activations, device), precision.packed
+    """A rank's share of the layers, on its device; the head holds only the first `vocab_size` rows."""
+    checkpoint, packed = Checkpoint(model_dir, precision.activations, share), precision.packed
     embed = checkpoint.take("model.embed_tokens.weight", config.vocab_rows, config.hidden_size)
     layers = tuple(_layer(checkpoint, config, layer, packed) for layer in range(config.num_layers))
     norm = checkpoint.take("model.norm.weight", config.hidden_size)
@@ -109,15 +130,17 @@ def _layer(checkpoint: Checkpoint, config: ModelConfig, layer: int, packed: Pack
     heads, mlp, has_out_bias = config.num_heads * config.head_dim, prefix + "mlp.", config.has_out_bias
     qkv_bias = _qkv(checkpoint, config, prefix, "bias") if config.has_qkv_bias else None
     out_bias = checkpoint.take(prefix + "self_attn.o_proj.bias", hidden) if has_out_bias else None
-    gate_up = [checkpoint.take(f"{mlp}{name}_proj.weight", feed, hidden) for name in ("gate", "up")]
+    if checkpoint.share.rank:
+        out_bias = None  # added once, to the sum
+    gate_up = [checkpoint.take_rows(f"{mlp}{name}_proj.weight", feed, hidden) for name in ("gate", "up")]
     return LayerWeights(
         input_norm=checkpoint.take(prefix + "input_layernorm.weight", hidden),
         qkv=packed(_qkv(checkpoint, config, prefix, "weight"), qkv_bias),
         qk_norm=_qk_norm(checkpoint, config, prefix) if config.has_qk_norm else None,
-        out=packed(checkpoint.take(prefix + "self_attn.o_proj.weight", hidden, heads), out_bias),
+        out=packed(checkpoint.take_columns(prefix + "self_attn.o_proj.weight", hidden, heads), out_bias),
         post_norm=checkpoint.take(prefix + "post_attention_layernorm.weight", hidden),
         gate_up=packed(torch.cat(gate_up), None),
-        down=packed(checkpoint.take(mlp + "down_proj.weight", hidden, feed), None),
+        down=packed(checkpoint.take_columns(mlp + "down_proj.weight", hidden, feed), None),
     )
 
 
@@ -126,7 +149,7 @@ def _qkv(checkpoint: Checkpoint, config: ModelConfig, prefix: str, part: str) ->
     tail = (config.hidden_size,) if part == "weight" else ()
     return torch.cat(
         [
-            checkpoint.take(f"{prefix}self_attn.{name}_proj.{part}", count * config.head_dim, *tail)
+            checkpoint.take_rows(f"{prefix}self_attn.{name}_proj.{part}", count * config.head_dim, *tail)
             for name, count in heads.items()
         ]
     )
@@ -135,7 +158,8 @@ def _qkv(checkpoint: Checkpoint, config: ModelConfig, prefix: str, part: str) ->
 def _qk_norm(checkpoint: Checkpoint, config: ModelConfig, prefix: str) -> Tensor:
     q_norm = checkpoint.take(prefix + "self_attn.q_norm.weight", config.head_dim)
     k_norm = checkpoint.take(prefix + "self_attn.k_norm.weight", config.head_dim)
-    return torch.cat([q_norm.expand(config.num_heads, -1), k_norm.expand(config.num_kv_heads, -1)])
+    heads, kv_heads = (count // checkpoint.share.size for count in (config.num_heads, config.num_kv_heads))
+    return torch.cat([q_norm.expand(heads, -1), k_norm.expand(kv_heads, -1)])
 
 
 def _shards(model_dir: Path) -> dict[str, Path]:

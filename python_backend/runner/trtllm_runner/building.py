@@ -6,12 +6,8 @@ imports neither torch nor tensorrt_llm.
 
 from __future__ import annotations
 
-import shutil
-import sys
-from pathlib import Path
-
 from python_backend.runner.base import ModelRunner
-from python_backend.runner.ranks.launching import MpiLauncher
+from python_backend.runner.ranks.launching import MpiLauncher, interpreter
 from python_backend.runner.ranks.ranked_runner import RankCommand, RankedRunner
 from python_backend.runner.resuming import Resume, ResumingRunner
 from python_backend.runner.trtllm_runner.engine_config import load_engine_config
@@ -36,11 +32,5 @@ def _single(settings: TrtllmSettings) -> ModelRunner:
 
 def _ranked(settings: TrtllmSettings) -> ModelRunner:
     load_engine_config(settings.engine_dir)
-    command = [python(), "-m", WORKER, packed(settings)]
+    command = [interpreter(), "-m", WORKER, packed(settings)]
     return RankedRunner(MpiLauncher(settings.tensor_parallel), RankCommand(command, ENVIRONMENT))
-
-
-def python() -> str:
-    """The interpreter of this environment; Triton's stub is not one, though it runs Python."""
-    named = Path(sys.executable or "python3")
-    return str(named) if named.name.startswith("python") else shutil.which("python3") or "python3"

@@ -49,8 +49,8 @@ def test_an_engine_of_tensorrt_llm_lies_beside_its_tokenizer_unless_told_otherwi
 
 
 def test_an_engine_that_runs_on_one_device_refuses_two() -> None:
-    text = "models: [{name: small, engine: torch, tensor_parallel: 2}]"
-    with pytest.raises(ConfigError, match="tensor_parallel: the torch engine of 'small' runs on one device"):
+    text = "models: [{name: small, engine: scripted, script: s.json, tensor_parallel: 2}]"
+    with pytest.raises(ConfigError, match="tensor_parallel: the scripted engine of 'small' runs on one dev"):
         parse_deployment(text, "x")
 
 

@@ -69,6 +69,30 @@ def test_every_device_has_a_budget_of_its_own(repository: Path, monkeypatch: pyt
     assert [(plan.device, plan.budget) for plan in plans] == [("cpu", 32 << 20), ("cuda:0", 64 << 20)]
 
 
+def test_ranks_on_gpus_take_a_share_of_each_and_the_least_room_counts(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "usable_bytes", lambda device: {"cuda:0": 4 << 20, "cuda:1": 2 << 20}[device])
+    deployed = deployment("auto", ", device: cuda", ", device: cuda, tensor_parallel: 2")
+    first, second = memory_plans(deployed, repository)
+
+    assert [model.footprint.name for model in first.models] == ["small", "large"]
+    assert [model.footprint.name for model in second.models] == ["large"]
+    whole = memory_plans(deployment("auto", ", device: cuda", ", device: cuda"), repository)[0].models[1]
+    assert 2 * second.models[0].footprint.kv_bytes_per_token == whole.footprint.kv_bytes_per_token
+    least = min(first.kv_tokens("large"), second.kv_tokens("large"))
+    assert kv_tokens(deployed, repository) == [first.kv_tokens("small"), least]
+
+
+def test_ranks_on_one_cpu_take_as_much_of_it_together(repository: Path) -> None:
+    alone, shared = (
+        memory_plans(deployment("''", large=f", tensor_parallel: {size}"), repository)[0].models[1].footprint
+        for size in (1, 2)
+    )
+    assert shared.kv_bytes_per_token == alone.kv_bytes_per_token
+    assert shared.weights > alone.weights  # embedding and head are whole on every rank
+
+
 def test_what_does_not_fit_keeps_the_server_from_starting(repository: Path) -> None:
     with pytest.raises(ConfigError, match=r"memory_budget: cpu has 1.00 MiB but needs at least"):
         build_runner(deployment("1MiB"), "small", repository, Agreement(97))

@@ -11,7 +11,7 @@ from python_backend.runner import registry
 from python_backend.runner.registry import runner_factory
 from router_backend.core.errors import ConfigError
 
-NAMES = ["TorchRunner", "build", "ScriptedRunner"]
+NAMES = ["build", "build", "ScriptedRunner"]
 
 
 def test_every_engine_is_found_by_its_name() -> None:
@@ -31,7 +31,8 @@ def test_an_engine_whose_packages_are_missing_is_told(monkeypatch: pytest.Monkey
 
 
 def test_torch_is_not_imported_before_its_engine_is_chosen() -> None:
-    light = ("registry", "torch_runner.settings", "torch_runner.model_config")
+    parts = ("settings", "model_config", "footprint", "building")
+    light = ("registry", *(f"torch_runner.{part}" for part in parts))
     imports = "".join(f"import python_backend.runner.{module}; " for module in light)
     check = f"{imports}import sys; sys.exit('torch' in sys.modules)"
 
