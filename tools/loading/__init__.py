@@ -1,0 +1,1 @@
+"""Load tests: four clients, one table."""
