@@ -20,7 +20,7 @@ COMMANDS = MappingProxyType(
         "serve": ("serve", "Start Triton with both models; Ctrl-C stops it."),
         "status": ("status", "Live table of a running server: models, queues, parked, thresholds, share."),
         "try": ("try_routing", "Ask the running server the demo questions under several policies."),
-        "load-test": ("load_test", "Load from perf_analyzer, genai-perf, aiperf or our own client, one table."),
+        "load-test": ("load_test", "Load from four clients, perf_analyzer among them, and one table."),
         "plan": ("plan_thresholds", "Throughput by threshold, and the thresholds to choose."),
         "memory": ("plan_memory", "What the models and their KV caches take of one budget."),
         "calibrate": ("calibrate", "Choose a policy's cutoff for a wished share of the large model."),

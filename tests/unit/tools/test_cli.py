@@ -13,6 +13,7 @@ from tools.triton_layout import ROOT
 EVERY = {**COMMANDS, **BENCHES, **CHECKS}
 INTERNAL = {
     "cli",
+    "draw_dashboard",
     "draw_states",
     "engine_peers",
     "metric_reference",
