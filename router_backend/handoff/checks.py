@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request
-from router_backend.handoff.message import DRAFT_MAX, Handoff, Report, Thresholds
+from router_backend.handoff.message import DRAFT_MAX, Admit, Handoff, Report, Thresholds
 
 COUNT_MAX = 2**31 - 1
 """No honest count of tokens, steps or hand-offs comes near."""
@@ -26,10 +26,14 @@ class MessageBounds:
     models: int
     vocab_size: int
 
-    def check_request(self, request: Request) -> None:
-        """One that this deployment's engines can run."""
-        _check_size(request)
-        self._check_tokens(request.prompt)
+    def check_admission(self, admit: Admit) -> None:
+        """A request that this deployment's engines can run, with something left to write."""
+        _check_size(admit.request)
+        self._check_tokens(admit.request.prompt)
+        self._check_tokens(admit.answer)
+        written, wanted = len(admit.answer), admit.request.max_tokens
+        if written >= wanted:
+            raise RemoteProtocolError(f"{written} tokens of an answer of {wanted} are written already")
 
     def check_source(self, source: ModelIndex) -> None:
         if not 0 <= source < self.models:

@@ -138,9 +138,11 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """A home gives a new request to the subserver of its entry model."""
+    """A home gives a request to the subserver of its entry model. `answer` is what a former life of it has
+    committed already (`stream/lives.py`); the first token that is wanted comes behind it."""
 
     request: Request
+    answer: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

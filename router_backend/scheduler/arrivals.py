@@ -38,7 +38,7 @@ class Arrivals:
         """Whatever a home or a peer says; RemoteProtocolError for what it must not say."""
         match message:
             case Admit():
-                return self.admit(message.request, now)
+                return self.admit(message, now)
             case Handoff():
                 return self.resume(message, now)
             case Abort():
@@ -51,22 +51,23 @@ class Arrivals:
                 return self._count_live(message)
         raise RemoteProtocolError(f"{type(message).__name__} is not for a subserver")
 
-    def admit(self, request: Request, now: float) -> list[Effect]:
-        """Take a new request, or refuse it with the reason in its `Close`."""
-        roster = self.roster
-        self.bounds.check_request(request)
+    def admit(self, admit: Admit, now: float) -> list[Effect]:
+        """Take a request, or refuse it with the reason in its `Close`."""
+        roster, request = self.roster, admit.request
+        self.bounds.check_admission(admit)
         stone = roster.graveyard.find(request.request_id, request.epoch)
         if stone is not None and stone.request is None:
             return roster.close_late(request, stone, 0)
         if stone is not None or roster.queues.find(request.request_id) is not None:
             roster.counters.duplicate_messages += 1
             return []
-        refusal = roster.refusal(request, request.prompt_len)
+        tokens = [*request.prompt, *admit.answer]
+        refusal = roster.refusal(request, len(tokens))
         if refusal:
             return refusal
         model = roster.settings.model
-        sequence = roster.enroll(request, list(request.prompt))
-        sequence.seen[model] = request.prompt_len
+        sequence = roster.enroll(request, tokens)
+        sequence.seen[model] = len(tokens)
         self._enqueue(sequence, now)
         announcement = Admitted(request.request_id, request.epoch, model)
         return [Send(peer, announcement) for peer in roster.settings.peers]

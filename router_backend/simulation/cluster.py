@@ -64,7 +64,7 @@ class _Arrive(NamedTuple):
     request: Request
 
 
-class _Abort(NamedTuple):
+class Abandon(NamedTuple):
     request_id: RequestId
     is_last: bool
 
@@ -73,20 +73,18 @@ class _GiveUp(NamedTuple):
     request_id: RequestId
 
 
-class _Deliver(NamedTuple):
+class Delivery(NamedTuple):
     target: int
     frames: tuple[bytes, bytes]
 
 
-class _StepDone(NamedTuple):
+class StepDone(NamedTuple):
     model: int
+    plan: BatchPlan
 
 
 class _Timer(NamedTuple):
     model: int
-
-
-_Event = _Arrive | _Abort | _GiveUp | _Deliver | _StepDone | _Timer
 
 
 @dataclass(slots=True)
@@ -97,6 +95,7 @@ class Node:
     engine: Engine
     running: BatchPlan | None = None
     timer_at: float = -math.inf
+    is_down: bool = False
 
 
 class Cluster:
@@ -104,7 +103,7 @@ class Cluster:
 
     def __init__(self, deployment: Deployment, books: Sequences[PolicyBook] | None = None) -> None:
         self.deployment = deployment
-        self.clock: ManualClock[_Event] = ManualClock()
+        self.clock: ManualClock[object] = ManualClock()
         self.network = Network(deployment.conditions, np.random.default_rng(deployment.seed))
         self.commits = CommitLog()
         self.home = Home()
@@ -130,7 +129,7 @@ class Cluster:
 
     def cancel(self, request_id: RequestId, at: float) -> None:
         """The client goes away at `at`; the request has been submitted for an earlier time."""
-        self.clock.schedule(at, _Abort(request_id, is_last=False))
+        self.clock.schedule(at, Abandon(request_id, is_last=False))
 
     def run(self, turns_max: int = 50_000) -> int:
         """Turns until nothing is left to happen, or `turns_max`; returns how many."""
@@ -163,18 +162,18 @@ class Cluster:
         engine = Engine(engine_settings, deployment.script, self.commits)
         return Node(Scheduler(settings, self._books[model]), engine)
 
-    def _handle(self, event: _Event) -> None:
+    def _handle(self, event: object) -> None:
         match event:
             case _Arrive():
                 self._arrive(event.request)
-            case _Abort():
+            case Abandon():
                 self._abort(event)
             case _GiveUp():
                 self.home.give_up(event.request_id, self.now)
-            case _Deliver():
+            case Delivery():
                 self._deliver(event)
-            case _StepDone():
-                self._complete(event.model)
+            case StepDone():
+                self._complete(event)
             case _Timer():
                 self.trace.add(self.now, "timer", event.model, "")
 
@@ -187,18 +186,20 @@ class Cluster:
         self._post(HOME, entry, Admit(request))
         if self.deployment.request_s_max < math.inf:
             at = self.now + self.deployment.request_s_max
-            self.clock.schedule(at, _Abort(request.request_id, is_last=True))
+            self.clock.schedule(at, Abandon(request.request_id, is_last=True))
 
-    def _abort(self, event: _Abort) -> None:
+    def _abort(self, event: Abandon) -> None:
         """Told to every subserver; the deadline's also ends what nobody closes any more."""
         self.trace.add(self.now, "abort", HOME, event.request_id)
-        epoch = self.home.answers[event.request_id].request.epoch
-        for model in range(len(self.nodes)):
-            self._post(HOME, model, Abort(event.request_id, epoch))
+        self._abort_everywhere(self.home.answers[event.request_id].request)
         if event.is_last:
             self.clock.schedule(self.now + self.deployment.grace_s, _GiveUp(event.request_id))
 
-    def _deliver(self, event: _Deliver) -> None:
+    def _abort_everywhere(self, request: Request) -> None:
+        for model in range(len(self.nodes)):
+            self._post(HOME, model, Abort(request.request_id, request.epoch))
+
+    def _deliver(self, event: Delivery) -> None:
         message = unpack(event.frames)
         self.trace.add(self.now, type(message).__name__, event.target, event.frames[1].hex())
         if event.target == HOME:
@@ -206,11 +207,12 @@ class Cluster:
         else:
             self._perform(event.target, self.nodes[event.target].scheduler.on(message, self.now))
 
-    def _complete(self, model: int) -> None:
+    def _complete(self, event: StepDone) -> None:
         """The engine reads the plan only now: blocks must stay reserved while a step is in flight."""
+        model, plan = event
         node = self.nodes[model]
-        plan, node.running = node.running, None
-        assert plan is not None, f"model {model} completes a step that it did not start"
+        assert node.running is plan, f"model {model} completes a step that it did not start"
+        node.running = None
         self.trace.add(self.now, "done", model, str(plan.step))
         self._perform(model, node.scheduler.apply(plan, node.engine.execute(plan), self.now))
 
@@ -226,11 +228,11 @@ class Cluster:
     def _post(self, source: int, target: int, message: Message) -> None:
         frames = pack(message)
         for at in self.network.arrivals((source, target), self.now, source != HOME):
-            self.clock.schedule(at, _Deliver(target, frames))
+            self.clock.schedule(at, Delivery(target, frames))
 
     def _launch(self) -> None:
         for model, node in enumerate(self.nodes):
-            if node.running is not None:
+            if node.running is not None or node.is_down:
                 continue
             decision = node.scheduler.plan(self.now)
             if isinstance(decision, BatchPlan):
@@ -248,7 +250,7 @@ class Cluster:
         self.launches.append(LaunchRecord(self.now, model, plan.reason, step_s, request_ids))
         rows = " ".join(f"{row.request_id}:{row.start}-{row.end}" for row in plan.rows)
         self.trace.add(self.now, "launch", model, f"{plan.reason.value} {rows}")
-        self.clock.schedule(self.now + step_s, _StepDone(model))
+        self.clock.schedule(self.now + step_s, StepDone(model, plan))
 
     def _set_timer(self, model: int, until: float | None) -> None:
         node = self.nodes[model]

@@ -6,6 +6,7 @@ Whatever any model is fed, holds or sends is compared with it. Only commits exte
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
 from router_backend.core.request import Request, RequestId
@@ -20,7 +21,9 @@ class Text:
     tokens: list[int] = field(default_factory=list)
     contexts: list[int] = field(default_factory=list)
     writers: list[int] = field(default_factory=list)
-    """Model of each answer token."""
+    """Model of each answer token that was committed in this life."""
+    given: int = 0
+    """Tokens of the answer that a former life had committed."""
 
     def extend(self, token_ids: Iterable[int]) -> None:
         for token_id in token_ids:
@@ -41,8 +44,8 @@ class CommitLog:
     def __getitem__(self, request_id: RequestId) -> Text:
         return self.texts[request_id]
 
-    def open(self, request: Request) -> None:
-        """Begin the text with the prompt."""
+    def open(self, request: Request, answer: Sequences[int] = ()) -> None:
+        """Begin the text with the prompt and what a former life has committed."""
         assert request.request_id not in self.texts, f"{request.request_id} is used twice"
-        text = self.texts[request.request_id] = Text(request)
-        text.extend(request.prompt)
+        text = self.texts[request.request_id] = Text(request, given=len(answer))
+        text.extend((*request.prompt, *answer))

@@ -12,6 +12,7 @@ from router_backend.core.effects import Close, Emit
 from router_backend.core.request import Request, RequestId
 from router_backend.handoff.codec import Message
 from router_backend.stream.commit_order import CommitOrder, Committed
+from router_backend.stream.lives import Lives
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class Answer:
     close: Close | None = None
     ended_at: float | None = None
     is_given_up: bool = False
+    lives: Lives | None = None
+    """In a system whose models may die; `request` is the present life then."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -43,6 +46,8 @@ class Home:
 
     answers: dict[RequestId, Answer] = field(default_factory=dict)
     late_messages: int = 0
+    client_of: dict[RequestId, RequestId] = field(default_factory=dict)
+    """The client's request by the id of each of its lives."""
 
     @property
     def unended(self) -> list[RequestId]:
@@ -52,12 +57,19 @@ class Home:
         self.answers[request.request_id] = Answer(
             request, now, CommitOrder(request.max_tokens, request.sampling.logprobs)
         )
+        self.client_of[request.request_id] = request.request_id
+
+    def of_life(self, request_id: RequestId) -> Answer | None:
+        """The answer whose present life has this id; None for a former one."""
+        answer = self.answers[self.client_of[request_id]]
+        is_between = answer.lives is not None and answer.lives.is_between
+        return answer if answer.request.request_id == request_id and not is_between else None
 
     def hear(self, message: Message, now: float) -> None:
         """A commit or an end, in any order, perhaps twice."""
         assert isinstance(message, Emit | Close), f"{message} is not for a home"
-        answer = self.answers[message.request_id]
-        if answer.ended_at is not None:
+        answer = self.of_life(message.request_id)
+        if answer is None or answer.ended_at is not None:
             self.late_messages += 1
             return
         if isinstance(message, Emit):

@@ -14,9 +14,12 @@ from router_backend.core.request import ModelIndex, PolicySpec, Request, Request
 from router_backend.scheduler.rounds import Mode
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
+from router_backend.simulation.mortal_cluster import MortalCluster
 from router_backend.simulation.network import PERFECT, Conditions
 from router_backend.simulation.oracle import expected_answer, expected_logprobs
-from router_backend.simulation.script import Script
+from router_backend.simulation.outages import Faults, Outage
+from router_backend.simulation.script import Script, context_of
+from router_backend.stream.lives import LossPolicy, PeerLoss, end_of
 
 TEMPLATE = tuple(range(1, 41))
 """Prompts begin alike, so that prefixes are shared."""
@@ -31,16 +34,19 @@ class Scenario:
     requests: tuple[Request, ...]
     arrivals: tuple[float, ...]
     cancels: tuple[tuple[int, float], ...]
+    faults: Faults | None = None
 
     @property
     def arguments(self) -> str:
         """What `--replay` needs to build it again."""
         deployment = self.deployment
         mode = deployment.schedulers[0].mode.value
-        return f"{self.seed} {len(deployment.schedulers)} {deployment.conditions.drop_p} {mode}"
+        found = f"{self.seed} {len(deployment.schedulers)} {deployment.conditions.drop_p} {mode}"
+        return found if self.faults is None else f"{found} {self.faults.loss.choice.value}"
 
     def cluster(self) -> Cluster:
-        cluster = Cluster(self.deployment)
+        faults = self.faults
+        cluster = Cluster(self.deployment) if faults is None else MortalCluster(self.deployment, faults)
         for request, at in zip(self.requests, self.arrivals, strict=True):
             cluster.submit(request, at)
         for index, at in self.cancels:
@@ -61,7 +67,26 @@ class Scenario:
         """Run `cluster` to the end with every check."""
         cluster.run()
         cluster.check_end()
-        self.check_texts(cluster)
+        if self.faults is None:
+            self.check_texts(cluster)
+        else:
+            self.check_survivors(cluster)
+
+    def check_survivors(self, cluster: Cluster) -> None:
+        """With outages, who writes may change: each token is what its writer says after those before it, and
+        nothing is cut off but what a client left, a lost message stranded or the policy lets fail."""
+        may_fail = self.deployment.conditions.drop_p > 0
+        may_fail |= self.faults is not None and self.faults.loss.choice is PeerLoss.FAIL
+        left = {self.requests[index].request_id for index, _ in self.cancels}
+        for request in self.requests:
+            answer = cluster.home.answers[request.request_id]
+            tokens = [*request.prompt, *answer.token_ids]
+            script, seed = self.deployment.script, request.sampling.seed
+            for position, token in enumerate(answer.tokens, request.prompt_len):
+                context = context_of(tokens[:position])
+                assert token.token_id == script.token(seed, context, token.model), (request, position)
+            is_whole = end_of(request, answer.token_ids) is not None
+            assert is_whole or may_fail or request.request_id in left, (request, answer)
 
     def check_texts(self, cluster: Cluster) -> None:
         """Complete answers are the oracle's; those that were cut off are the beginning of them."""
@@ -76,6 +101,29 @@ class Scenario:
             assert told == expected_logprobs(request, script, answer.token_ids, writers), (request, told)
             is_cut = answer.is_given_up or (answer.close and answer.close.reason.value == "cancelled")
             assert is_cut or length == len(tokens), (request, answer.close)
+
+
+def mortal_scenario(seed: int, models: int, drop_p: float, choice: PeerLoss) -> Scenario:
+    """The same systems with models that are killed or stopped, one to six times, for a moment or for long."""
+    found = scenario(seed, models, drop_p)
+    rng = np.random.default_rng([seed, 2])
+    outages: list[Outage] = []
+    ends = [0.0] * models
+    for _ in range(int(rng.integers(1, 7))):
+        model = int(rng.integers(models))
+        at = ends[model] + 1 / 16 + float(rng.integers(0, 240)) / 8
+        lasts_s = float(rng.integers(1, 160)) / 8
+        ends[model] = at + lasts_s
+        outages.append(Outage(model, at, lasts_s, bool(rng.random() < 0.5)))
+    names = tuple(f"model{index}" for index in range(models))
+    faults = Faults(LossPolicy(names, choice, retry_s=1000.0, lives_max=1000), tuple(outages))
+    deployment = replace(found.deployment, schedulers=tuple(map(_impatient, found.deployment.schedulers)))
+    return replace(found, deployment=deployment, faults=faults)
+
+
+def _impatient(settings: SchedulerSettings) -> SchedulerSettings:
+    """A count of live requests that a dead process kept is lost with it: only the deadline bounds a wait."""
+    return replace(settings, deadline_s=min(settings.deadline_s, 8.0))
 
 
 def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.DELAYED) -> Scenario:

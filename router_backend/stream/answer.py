@@ -108,6 +108,22 @@ class Answer:
         return bool(self._stops.matched) and not self.is_closed
 
     @property
+    def has_gap(self) -> bool:
+        """Tokens are here that come behind others that are not."""
+        return self._order.held > 0
+
+    def is_stranded(self, now: float) -> bool:
+        """It was closed, but commits that the close counts never came."""
+        is_open = self._close is not None and not self.is_finished and not self._stops.matched
+        return is_open and now >= self._late_at
+
+    def begin_again(self) -> list[int]:
+        """Forget all but the tokens that came in order; returns those: another life begins with them."""
+        self._close = None
+        self._order.drop_ahead()
+        return self._order.token_ids
+
+    @property
     def output_tokens(self) -> int:
         return self._count
 
@@ -139,7 +155,7 @@ class Answer:
             return []
         if self._stops.matched:
             return self.end(Reason.STOP) if now >= self._late_at else []
-        if self._close is not None and now >= self._late_at:
+        if self._close is not None and self.is_stranded(now):
             missing = f"tokens {self._order.length}..{self._close.length} of the answer never arrived"
             return self.end(Reason.ERROR, "TR_PROTOCOL", missing)
         return self._flushed(unsent, now)

@@ -28,11 +28,16 @@ class CommitOrder:
     """
 
     def __init__(self, length_max: int, logprobs: int | None = None) -> None:
-        self.length = 0
-        """Tokens that left in order; the position of the next one."""
+        self.token_ids: list[int] = []
+        """Tokens that left in order."""
         self._length_max = length_max
         self._logprobs = logprobs
         self._ahead: dict[int, Committed] = {}
+
+    @property
+    def length(self) -> int:
+        """Tokens that left in order; the position of the next one."""
+        return len(self.token_ids)
 
     @property
     def held(self) -> int:
@@ -63,9 +68,13 @@ class CommitOrder:
                 f"{len(emit.token_ids)} tokens of request {emit.request_id}"
             )
 
+    def drop_ahead(self) -> None:
+        """Forget what waits for an earlier token: somebody else will write these positions."""
+        self._ahead.clear()
+
     def _released(self) -> list[Committed]:
         tokens = []
         while self.length in self._ahead:
             tokens.append(self._ahead.pop(self.length))
-            self.length += 1
+            self.token_ids.append(tokens[-1].token_id)
         return tokens
