@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from router_backend.core.errors import ConfigError
 from router_backend.scheduler.rounds import Mode
+from router_backend.stream.lives import LossPolicy, PeerLoss
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")]
@@ -154,6 +155,11 @@ class Deployment(Settings):
     of its control group, nine tenths of a GPU's); by device where they differ ({cpu: 8GiB, "cuda:0": auto}).
     Default: nobody checks."""
     front: FrontSettings = FrontSettings()
+    on_peer_loss: PeerLoss = PeerLoss.FAIL
+    """What becomes of a request whose model was lost: fail (an error), continue_local (a model that lives
+    finishes it alone), retry (it goes on once the model is back). docs/hosts.md."""
+    retry_s: float = Field(10.0, gt=0)
+    """Longest wait for a model that can go on; then the request ends with an error."""
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""
     transport: Literal["ipc", "tcp"] = "ipc"
@@ -194,6 +200,10 @@ class Deployment(Settings):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(model.name for model in self.models)
+
+    @property
+    def loss(self) -> LossPolicy:
+        return LossPolicy(self.names, self.on_peer_loss, self.retry_s)
 
     @property
     def endpoints(self) -> tuple[str, ...]:

@@ -64,6 +64,8 @@ class FrontSnapshot:
     """Messages about requests that had ended, harmless."""
     bad_messages: int
     """Messages that no peer should have sent."""
+    recoveries: int
+    """Lives that were begun because a model was lost."""
     deadlines: dict[str, int]
     """Requests that took longer than they may, by where they were: waiting here, or with the models."""
     spreads: dict[str, HistogramCounts]
@@ -79,6 +81,7 @@ class FrontCounts:
     def __init__(self, models: int) -> None:
         self.stale_messages = 0
         self.bad_messages = 0
+        self.recoveries = 0
         self._requests: Counter[str] = Counter()
         self._rejections: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -147,6 +150,7 @@ class FrontCounts:
             self._handoffs,
             self.stale_messages,
             self.bad_messages,
+            self.recoveries,
             dict(self._deadlines),
             {name: spread.counts() for name, spread in self._spreads.items()},
         )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from python_backend.config import FrontSettings
+from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
 from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_peers import FrontPeers
@@ -24,7 +24,8 @@ from router_backend.core.errors import CapacityError, PeerLostError, RemoteProto
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.stream.admission import AdmissionLimits, Occupancy
-from router_backend.stream.answer import Answer, Delivery, Terms, TextSource
+from router_backend.stream.answer import Answer, Delivery, Terms, TextSource, split_code
+from router_backend.stream.lives import GiveUp, Lives, PeerLoss, Start, end_of
 
 _log = logging.getLogger(__name__)
 
@@ -36,17 +37,21 @@ class FrontDesk:
     """Serves clients; `counts` and `peers` belong to the same thread."""
 
     def __init__(
-        self, settings: FrontSettings, peers: FrontPeers, counts: FrontCounts, text: TextCodec
+        self, deployment: Deployment, peers: FrontPeers, counts: FrontCounts, text: TextCodec
     ) -> None:
+        settings = deployment.front
         self.is_draining = False
         self.timed: Callable[[TextSource], TextSource] = lambda text: text
         """What measures the way from tokens to text."""
         self._settings = settings
+        self._loss = deployment.loss
         self._peers = peers
         self._counts = counts
         self._text = text
         self._limits = AdmissionLimits(settings.live_max, settings.queue_max)
         self._open: dict[RequestId, OpenRequest] = {}
+        self._living: dict[RequestId, OpenRequest] = {}
+        """By the id under which the subservers know the present life."""
         self._queue: deque[RequestId] = deque()
         self._live = 0
         self._aborts: list[Abort] = []
@@ -104,7 +109,7 @@ class FrontDesk:
                 self._start(opened, opened.ticket)
 
     def on_emit(self, emit: Emit, now: float) -> None:
-        opened = self._open.get(emit.request_id)
+        opened = self._living.get(emit.request_id)
         if opened is None or opened.answer is None:
             self._counts.stale_messages += 1
             return
@@ -120,9 +125,13 @@ class FrontDesk:
         self._deliver(opened, deliveries, now)
 
     def on_close(self, close: Close, now: float) -> None:
-        opened = self._open.get(close.request_id)
+        opened = self._living.get(close.request_id)
         if opened is None or opened.answer is None:
             self._note_late_close(close.request_id, now)
+            return
+        code, message = split_code(close.message)
+        if code == PeerLostError.code and self._loss.choice is not PeerLoss.FAIL:
+            self._lose(opened, message, now)
             return
         self._deliver(opened, opened.answer.on_close(close, now), now)
 
@@ -139,16 +148,23 @@ class FrontDesk:
             if now >= opened.deadline_at:
                 waited = f"no complete answer within {opened.deadline_at - opened.arrived_at:g} s"
                 self.end(opened.request_id, Reason.ERROR, ("TR_DEADLINE", waited), now)
+            elif opened.lives is not None and opened.lives.is_between:
+                self._go_on(opened, now)
+            elif opened.answer is not None and self._is_stranded(opened.answer, now):
+                self._lose(opened, "tokens that its close counts never arrived", now)
             elif opened.answer is not None:
                 self._deliver(opened, opened.answer.on_tick(opened.port.unsent, now), now)
 
     def on_lost(self, model: ModelIndex, now: float) -> None:
-        """End what `model` was given by us; what others handed to it, they close themselves."""
+        """What `model` was given by us is lost; what others handed to it, they close themselves, unless
+        tokens went down with it that they had been told of."""
         lost = f"the process of model {self._peers.name(model)!r} died while it held the request"
-        for opened in list(self._open.values()):
-            answer, ticket = opened.answer, opened.ticket
-            if answer is not None and ticket is not None and ticket.entry == model and not answer.is_closed:
-                self.end(opened.request_id, Reason.ERROR, (PeerLostError.code, lost), now)
+        for opened in list(self._living.values()):
+            answer, life = opened.answer, opened.life
+            if answer is None or life is None or answer.is_closed:
+                continue
+            if life.entry == model or (answer.has_gap and self._loss.choice is not PeerLoss.FAIL):
+                self._lose(opened, lost, now)
 
     def end(self, request_id: RequestId, reason: Reason, cause: tuple[str, str], now: float) -> None:
         """End a request from outside, for `cause` = (code, message); nothing if it has ended."""
@@ -165,14 +181,57 @@ class FrontDesk:
             self.end(request_id, Reason.ERROR, cause, now)
 
     def _start(self, opened: OpenRequest, ticket: Ticket) -> None:
-        down = [model for model in ticket.needed if not self._peers.is_up(model)]
-        if down or not self._peers.post(ticket.entry, Admit(ticket.request)):
+        opened.lives = Lives(self._loss, ticket.request, ticket.needed)
+        start = opened.lives.begin(self._peers.up())
+        if start is None or not self._begin(opened, start, ()):
+            down = [model for model in ticket.needed if not self._peers.is_up(model)]
             name = self._peers.name(down[0] if down else ticket.entry)
             self._refuse(opened, PeerLostError(f"model {name!r} cannot be reached: try again later"))
             return
         text = self.timed(self._text.text_source())
         opened.answer = Answer(self._terms(opened.ask, ticket), text)
         self._live += 1
+
+    def _begin(self, opened: OpenRequest, start: Start, answer: Sequence[int]) -> bool:
+        """Begin a life; False when its entry's queue is full."""
+        if not self._peers.post(start.entry, Admit(start.request, tuple(answer))):
+            return False
+        opened.life = start
+        self._living[start.request.request_id] = opened
+        return True
+
+    def _lose(self, opened: OpenRequest, message: str, now: float) -> None:
+        """The present life is over, because of `message`."""
+        answer, life, lives = opened.answer, opened.life, opened.lives
+        assert answer is not None and life is not None and lives is not None, opened.request_id
+        self._abort(opened)
+        self._forget_life(opened)
+        tokens = answer.begin_again()
+        reason = end_of(life.request, tokens)
+        if reason is not None or answer.wants_abort:
+            self._deliver(opened, answer.end(reason or Reason.STOP), now)
+            return
+        opened.loss = message
+        lives.lose(len(tokens), now)
+        self._go_on(opened, now)
+
+    def _go_on(self, opened: OpenRequest, now: float) -> None:
+        """Begin the next life if somebody can give it."""
+        answer, lives = opened.answer, opened.lives
+        assert answer is not None and lives is not None, opened.request_id
+        found = lives.next(self._peers.up(), now)
+        if isinstance(found, GiveUp):
+            self._deliver(opened, answer.end(Reason.ERROR, PeerLostError.code, opened.loss), now)
+        elif isinstance(found, Start):
+            tokens = answer.begin_again()
+            if self._begin(opened, found, tokens):
+                opened.is_aborted = False
+                self._counts.recoveries += 1
+            else:
+                lives.lose(len(tokens), now)
+
+    def _is_stranded(self, answer: Answer, now: float) -> bool:
+        return self._loss.choice is not PeerLoss.FAIL and answer.is_stranded(now)
 
     def _terms(self, ask: Ask, ticket: Ticket) -> Terms:
         settings = self._settings
@@ -216,7 +275,9 @@ class FrontDesk:
         self._counts.finish(finish, now - opened.arrived_at, opened.routed)
         if opened.answer is not None and not opened.answer.is_closed:
             self._abort(opened)
-            self._remember_cancel(opened.request_id, now)
+            if opened.life is not None:
+                self._remember_cancel(opened.life.request.request_id, now)
+        self._forget_life(opened)
 
     def _remember_cancel(self, request_id: RequestId, now: float) -> None:
         """For the close that follows; of a model that has died none does."""
@@ -224,10 +285,15 @@ class FrontDesk:
         if len(self._cancelled) > CANCELLED_MAX:
             del self._cancelled[next(iter(self._cancelled))]
 
+    def _forget_life(self, opened: OpenRequest) -> None:
+        if opened.life is not None:
+            del self._living[opened.life.request.request_id]
+            opened.life = None
+
     def _abort(self, opened: OpenRequest) -> None:
-        if opened.ticket is not None and not opened.is_aborted:
+        if opened.life is not None and not opened.is_aborted:
             opened.is_aborted = True
-            self._aborts.append(Abort(opened.request_id, opened.ticket.request.epoch))
+            self._aborts.append(Abort(opened.life.request.request_id, opened.life.request.epoch))
 
     def _refuse(self, opened: OpenRequest, error: BaseException) -> None:
         self._turn_away(opened, Finish(Reason.ERROR, *explained(error), prompt_tokens=opened.prompt_tokens))

@@ -17,6 +17,7 @@ def samples(snapshot: FrontSnapshot, names: tuple[str, ...]) -> Samples:
         "handoffs_reported_total": float(snapshot.handoffs),
         "stale_messages_total": float(snapshot.stale_messages),
         "bad_messages_total": float(snapshot.bad_messages),
+        "recoveries_total": float(snapshot.recoveries),
         **labelled("requests_total", "finished", snapshot.requests),
         **labelled("rejections_total", "reason", snapshot.rejections),
         **labelled("request_errors_total", "reason", snapshot.errors),

@@ -86,7 +86,7 @@ class FrontLoop:
         self._clock = clock
         self._counts = FrontCounts(len(parts.deployment.models))
         self._peers = FrontPeers(parts.deployment.names, transport, settings.peer_timeout_s, now)
-        self._desk = FrontDesk(settings, self._peers, self._counts, parts.text)
+        self._desk = FrontDesk(parts.deployment, self._peers, self._counts, parts.text)
         watch = Stopwatch(clock)
         self._desk.timed = watch.text
         self._counts.include("detokenize_seconds", watch.spread)
@@ -143,7 +143,7 @@ class FrontLoop:
             self._on_tick(now)
         self._desk.start_queued()
         for abort in self._desk.take_aborts():
-            self._peers.tell_all(abort)
+            self._peers.tell_all(abort, now)
 
     def _note(self, event: FrontEvent) -> bool:
         """False when nobody will look at events any more."""

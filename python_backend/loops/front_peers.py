@@ -14,7 +14,8 @@ from python_backend.transport.base import HandoffTransport, Peer
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.codec import Message, pack
-from router_backend.handoff.message import Beat
+from router_backend.handoff.farewells import Farewells
+from router_backend.handoff.message import Abort, Beat
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class FrontPeers:
         self._watch = PeerWatch(names, timeout_s, now)
         self._beats: dict[str, Beat] = {}
         self._unposted: list[tuple[str, Message]] = []
+        self._farewells = Farewells()
 
     def beats(self) -> Beats:
         """The latest beat of each model, None for one that is down."""
@@ -58,6 +60,9 @@ class FrontPeers:
         self._beats[beat.endpoint] = beat
         if news is News.RESTARTED or not was_up:
             _log.info("model %s is up, process %x", beat.endpoint, beat.instance)
+            if news is News.RESTARTED:
+                self._transport.forget(Peer(beat.endpoint))
+            self._unposted.extend((beat.endpoint, abort) for abort in self._farewells.again(beat.endpoint))
         return [self._model(beat.endpoint)] if news is News.RESTARTED and was_up else []
 
     def lost(self, now: float) -> list[ModelIndex]:
@@ -65,6 +70,7 @@ class FrontPeers:
         gone = []
         for name in self._watch.judge(now):
             self._watch.lose(name)
+            self._transport.forget(Peer(name))
             if self._beats.pop(name, None) is not None:
                 _log.warning("model %s is lost: no sign of life", name)
                 gone.append(self._model(name))
@@ -73,9 +79,11 @@ class FrontPeers:
     def post(self, model: ModelIndex, message: Message) -> bool:
         return self._transport.post(Peer(self._names[model]), pack(message))
 
-    def tell_all(self, message: Message) -> None:
-        """To every model that is up, again later where a queue is full."""
-        self._unposted.extend((name, message) for name in self._names)
+    def tell_all(self, abort: Abort, now: float) -> None:
+        """To every model: later where a queue is full, and again to one that was away once it is back."""
+        for name in self._names:
+            self._farewells.note(name, abort, self._watch.heard_at(name), now)
+            self._unposted.append((name, abort))
         self.retry()
 
     def beat(self, beat: Beat) -> None:

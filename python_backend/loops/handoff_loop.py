@@ -26,7 +26,8 @@ from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.codec import Message, pack, unpack
-from router_backend.handoff.message import Beat, Handoff, Observation
+from router_backend.handoff.farewells import Farewells
+from router_backend.handoff.message import Beat, Finished, Handoff, Observation
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +102,7 @@ class HandoffLoop:
         self._watch = PeerWatch(address.peers, address.peer_timeout_s, clock())
         self._beat_frames = pack(address.beat)
         self._beat_at = float("-inf")
+        self._farewells = Farewells()
         self._complained: set[Peer] = set()
         self._news: list[DecodeEvent] = []
         """For the decode loop, gathered during a turn."""
@@ -168,6 +170,7 @@ class HandoffLoop:
         if endpoint not in self._address.models and not self._watch.is_up(endpoint):
             # A peer may speak of a home before its first beat gets here: its time to beat starts now.
             self._watch.hear(endpoint, self._clock())
+        self._note_farewells(endpoint, messages)
         is_reachable = self._watch.is_up(endpoint)
         frames = [frame for message in messages for frame in pack(message)] if is_reachable else []
         if is_reachable and self._transport.post(Peer(endpoint), frames):
@@ -176,6 +179,11 @@ class HandoffLoop:
         self.figures.undeliverable += len(messages)
         if is_reachable or any(isinstance(message, Handoff) for message in messages):
             self._report_lost(endpoint)
+
+    def _note_farewells(self, endpoint: str, messages: list[Message]) -> None:
+        for message in messages:
+            if isinstance(message, Finished):
+                self._farewells.note(endpoint, message, self._watch.heard_at(endpoint), self._clock())
 
     def _beat(self, now: float) -> None:
         if now < self._beat_at + self._address.heartbeat_s:
@@ -215,6 +223,9 @@ class HandoffLoop:
             self._watch.hear(sender, now, instance)
         if news is not News.NOTHING and sender in self._address.peers:
             self._news.append(PeerBack(self._model(sender)))
+            farewells = self._farewells.again(sender)
+            if farewells:
+                self._post(sender, list(farewells))
 
     def _checked(self, message: Message) -> Message:
         """`message`, or RemoteProtocolError when it names models or homes that are not these."""
@@ -237,6 +248,7 @@ class HandoffLoop:
 
     def _report_lost(self, endpoint: str) -> None:
         self._watch.lose(endpoint)
+        self._transport.forget(Peer(endpoint))
         if endpoint in self._address.models:
             self._news.append(PeerLost(self._model(endpoint)))
         else:

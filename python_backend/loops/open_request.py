@@ -9,6 +9,7 @@ from python_backend.loops.request_door import Ticket
 from router_backend.core.errors import RouterError
 from router_backend.core.request import RequestId
 from router_backend.stream.answer import Answer, Delivery
+from router_backend.stream.lives import Lives, Start
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +23,11 @@ class OpenRequest:
     deadline_at: float
     ticket: Ticket | None = None
     answer: Answer | None = None
+    lives: Lives | None = None
+    life: Start | None = None
+    """What the subservers know it as; None before it started and between two lives."""
+    loss: str = ""
+    """How the last life was lost."""
     is_aborted: bool = False
     """The subservers were told that nobody wants it any more."""
     last_token_at: float | None = None

@@ -71,6 +71,11 @@ class PeerWatch:
         else:
             self._endpoints.pop(name, None)
 
+    def heard_at(self, name: str) -> float:
+        """When `name` gave its last sign of life; minus infinity for one that is not known."""
+        endpoint = self._endpoints.get(name)
+        return float("-inf") if endpoint is None else endpoint.heard_at
+
     def is_up(self, name: str) -> bool:
         endpoint = self._endpoints.get(name)
         return endpoint is not None and endpoint.is_up

@@ -34,6 +34,7 @@ from python_backend.text.base import TextCodec
 from router_backend.core.errors import CapacityError, ConfigError, PeerLostError, RequestError
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.message import Beat
+from router_backend.stream.lives import PeerLoss
 
 Beats = tuple[Beat | None, ...]
 """What each model last said of itself, in deployment order; None for a model that is down."""
@@ -147,13 +148,14 @@ class RequestDoor:
         return (entry, *others)
 
     def _alive(self, needed: tuple[ModelIndex, ...], beats: Beats) -> list[tuple[str, Beat]]:
-        alive = []
-        for model in needed:
-            beat, name = beats[model], self._deployment.names[model]
-            if beat is None:
-                raise PeerLostError(f"model {name!r} is not running (not up yet, or died): try again later")
-            alive.append((name, beat))
-        return alive
+        """The models that must have room; PeerLostError where one is missing that nobody may stand in for."""
+        names = self._deployment.names
+        found = [(names[model], beat) for model in needed if (beat := beats[model]) is not None]
+        missing = [names[model] for model in needed if beats[model] is None]
+        if missing and (self._deployment.on_peer_loss is not PeerLoss.CONTINUE_LOCAL or not found):
+            message = f"model {missing[0]!r} is not running (not up yet, or died): try again later"
+            raise PeerLostError(message)
+        return found
 
     def _prompt(self, ask: Ask, vocab_size: int) -> tuple[tuple[int, ...], str]:
         """(token ids, what an echo shows)."""

@@ -50,6 +50,7 @@ class World:
     full: set[str] = field(default_factory=set)
     timeouts: list[float] = field(default_factory=list)
     wakes: int = 0
+    forgotten: list[str] = field(default_factory=list)
 
     def clock(self) -> float:
         return self.now
@@ -68,6 +69,13 @@ class World:
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def forget(self, peer: Peer) -> None:
+        self.forgotten.append(peer)
+
+    @property
+    def refused(self) -> int:
+        return 0
 
     def close(self) -> None:
         return None
