@@ -111,6 +111,8 @@ class FrontSettings(Settings):
     flush_ms: float = Field(20.0, ge=0)
     heartbeat_ms: float = Field(250.0, gt=0)
     peer_timeout_s: float = Field(2.0, gt=0)
+    stall_s: float = Field(60.0, gt=0)
+    """Longest step of an engine; a model whose step takes longer counts as frozen until it ends."""
     cancel_poll_ms: float = Field(100.0, gt=0)
     unsent_max: int = Field(256, ge=1)
     """Responses that may wait for one slow reader; what comes then is gathered into one."""

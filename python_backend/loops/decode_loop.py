@@ -110,6 +110,7 @@ class DecodeLoop:
         self._clock = clock
         self._published_at = float("-inf")
         self._checked_at = float("-inf")
+        self._busy_since = float("inf")
         self._is_stopping = False
 
     def run(self) -> None:
@@ -124,6 +125,10 @@ class DecodeLoop:
         finally:
             self._pass_on(self._last_closes(last_words))
 
+    def busy_s(self) -> float:
+        """How long the present turn has lasted, seconds; from any thread."""
+        return max(0.0, self._clock() - self._busy_since)
+
     def stop(self) -> None:
         """End `run` after its current turn; from any thread."""
         self._is_stopping = True
@@ -131,7 +136,7 @@ class DecodeLoop:
 
     def turn(self) -> Hold | None:
         """One turn; the Hold says that there was nothing to run."""
-        now = self._clock()
+        now = self._busy_since = self._clock()
         self.figures.turns += 1
         effects = self._hear(now)
         plan = self._scheduler.plan(now)
@@ -203,6 +208,7 @@ class DecodeLoop:
             self._perform(effects)
 
     def _rest(self, hold: Hold) -> None:
+        self._busy_since = float("inf")
         latest = self._published_at + SNAPSHOT_S
         self._inbox.wait(latest if hold.until is None else min(hold.until, latest))
 

@@ -156,14 +156,13 @@ class FrontDesk:
                 self._deliver(opened, opened.answer.on_tick(opened.port.unsent, now), now)
 
     def on_lost(self, model: ModelIndex, now: float) -> None:
-        """What `model` was given by us is lost; what others handed to it, they close themselves, unless
-        tokens went down with it that they had been told of."""
+        """`model` is gone, and with it the lives that cannot do without it."""
         lost = f"the process of model {self._peers.name(model)!r} died while it held the request"
         for opened in list(self._living.values()):
             answer, life = opened.answer, opened.life
             if answer is None or life is None or answer.is_closed:
                 continue
-            if life.entry == model or (answer.has_gap and self._loss.choice is not PeerLoss.FAIL):
+            if life.is_hit(model, self._loss.choice):
                 self._lose(opened, lost, now)
 
     def end(self, request_id: RequestId, reason: Reason, cause: tuple[str, str], now: float) -> None:

@@ -92,6 +92,8 @@ class HandoffLoop:
     ) -> None:
         self.figures = TrafficFigures()
         self.lag = Lag()
+        self.is_progressing: Callable[[], bool] = lambda: True
+        """Whether the decode loop moves. One that hangs must not look alive because this loop does."""
         self._address = address
         self._transport = transport
         self._doors = doors
@@ -190,6 +192,8 @@ class HandoffLoop:
             return
         self.lag.note(self._beat_at + self._address.heartbeat_s, now)
         self._beat_at = now
+        if not self.is_progressing():
+            return
         for endpoint in self._watch.names:
             self._transport.post(Peer(endpoint), self._beat_frames)
 

@@ -88,6 +88,7 @@ class Subserver:
         parts = (self._scheduler, self._decode, self._handoff, self._client, policies)
         self._gauged = Gauged(deployment.names, *parts)
         self._decode.publish = self._publish
+        self._handoff.is_progressing = lambda: self._decode.busy_s() < deployment.front.stall_s
         self._decode.held = lambda: self._scheduler.roster.queues
         loops: list[_Loop] = [self._handoff, self._client, self._decode]
         notes: list[Callable[[Step], None]] = [self._adapting.note] if self._adapting.is_on else []

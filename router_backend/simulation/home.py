@@ -12,7 +12,7 @@ from router_backend.core.effects import Close, Emit
 from router_backend.core.request import Request, RequestId
 from router_backend.handoff.codec import Message
 from router_backend.stream.commit_order import CommitOrder, Committed
-from router_backend.stream.lives import Lives
+from router_backend.stream.lives import Lives, Start
 
 
 @dataclass(slots=True)
@@ -28,7 +28,8 @@ class Answer:
     ended_at: float | None = None
     is_given_up: bool = False
     lives: Lives | None = None
-    """In a system whose models may die; `request` is the present life then."""
+    """In a system whose models may die; `request` is the present life then, begun by `start`."""
+    start: Start | None = None
 
     @property
     def token_ids(self) -> list[int]:

@@ -149,8 +149,8 @@ class MortalCluster(Cluster):
             self._perform(observer, self.nodes[observer].scheduler.lose_peer(ModelIndex(model)))
             return
         for answer in self.home.answers.values():
-            is_hit = self._entry(answer) == model or answer.order.held > 0
-            if answer.ended_at is None and answer.lives and is_hit:
+            start = answer.start if answer.ended_at is None else None
+            if start is not None and start.is_hit(ModelIndex(model), self.faults.loss.choice):
                 self._recover(answer)
 
     def _receive(self, letter: Letter) -> None:
@@ -211,15 +211,13 @@ class MortalCluster(Cluster):
         super()._arrive(request)
         answer = self.home.answers[request.request_id]
         answer.lives = Lives(self.faults.loss, request, (entry, *others))
-        if entry in self._views[HOME].lost:
+        answer.start = Start(request, answer.lives.needed)
+        if self._views[HOME].lost:
             self._recover(answer)
 
     def _abort(self, event: Abandon) -> None:
         self._leavers.add(event.request_id)
         super()._abort(event)
-
-    def _entry(self, answer: Answer) -> int:
-        return int(self._books[0].router(answer.request.policy).entry(answer.request))
 
     def _recover(self, answer: Answer) -> None:
         """The present life is over."""
@@ -256,7 +254,7 @@ class MortalCluster(Cluster):
     def _begin(self, answer: Answer, start: Start) -> None:
         tokens, request = tuple(answer.token_ids), start.request
         self.recoveries += 1
-        answer.request = request
+        answer.request, answer.start = request, start
         assert answer.lives is not None
         self.home.client_of[request.request_id] = answer.lives.first.request_id
         self.commits.open(request, tokens)

@@ -21,6 +21,7 @@ from router_backend.simulation.outages import Faults, Outage
 from router_backend.simulation.script import Script, context_of
 from router_backend.stream.lives import LossPolicy, PeerLoss, end_of
 
+REQUEST_S_MAX = 2000.0
 TEMPLATE = tuple(range(1, 41))
 """Prompts begin alike, so that prefixes are shared."""
 
@@ -117,7 +118,8 @@ def mortal_scenario(seed: int, models: int, drop_p: float, choice: PeerLoss) -> 
         outages.append(Outage(model, at, lasts_s, bool(rng.random() < 0.5)))
     names = tuple(f"model{index}" for index in range(models))
     faults = Faults(LossPolicy(names, choice, retry_s=1000.0, lives_max=1000), tuple(outages))
-    deployment = replace(found.deployment, schedulers=tuple(map(_impatient, found.deployment.schedulers)))
+    schedulers = tuple(map(_impatient, found.deployment.schedulers))
+    deployment = replace(found.deployment, schedulers=schedulers, request_s_max=REQUEST_S_MAX)
     return replace(found, deployment=deployment, faults=faults)
 
 
@@ -147,7 +149,7 @@ def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.
         script=script,
         conditions=_ordered(rng) if mode.is_barrier else _conditions(rng, drop_p),
         seed=seed,
-        request_s_max=2000.0 if drop_p else math.inf,
+        request_s_max=REQUEST_S_MAX if drop_p else math.inf,
     )
     return Scenario(seed, deployment, requests, arrivals, cancels)
 

@@ -107,11 +107,6 @@ class Answer:
         """A stop string has ended the text, but the models do not know yet."""
         return bool(self._stops.matched) and not self.is_closed
 
-    @property
-    def has_gap(self) -> bool:
-        """Tokens are here that come behind others that are not."""
-        return self._order.held > 0
-
     def is_stranded(self, now: float) -> bool:
         """It was closed, but commits that the close counts never came."""
         is_open = self._close is not None and not self.is_finished and not self._stops.matched

@@ -50,10 +50,19 @@ class LossPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A life to begin now, at `entry`."""
+    """A life to begin now, on `needed`, the one that goes on writing in front."""
 
     request: Request
-    entry: ModelIndex
+    needed: tuple[ModelIndex, ...]
+
+    @property
+    def entry(self) -> ModelIndex:
+        return self.needed[0]
+
+    def is_hit(self, model: ModelIndex, choice: PeerLoss) -> bool:
+        """Does the loss of `model` end this life. Where it may go on, nobody waits until it is missed; where
+        it may not, those who hand it over find out, if they ever do."""
+        return model == self.entry or (choice is not PeerLoss.FAIL and model in self.needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +99,9 @@ class Lives:
         """The first life; None when nobody can give it now. `up[m]`: model m is alive, as the home knows."""
         living = [model for model in self.needed if up[model]]
         if len(living) == len(self.needed):
-            return Start(self.first, living[0])
+            return Start(self.first, self.needed)
         if self.policy.choice is PeerLoss.CONTINUE_LOCAL and living:
-            return Start(self.policy.alone(self.first, living[0]), living[0])
+            return Start(self.policy.alone(self.first, living[0]), (living[0],))
         return None
 
     def lose(self, length: int, now: float) -> None:

@@ -104,9 +104,8 @@ def revive(server: TritonServer, model: str) -> None:
 
 def nothing_held(server: TritonServer) -> bool:
     names = ("live", "ready", "executing", "parked")
-    held = {"parked", "running"}
-    figures = [metric(server, f"token_router_{name}", model=model) for name in names for model in MODELS[1:]]
-    figures += [metric(server, "token_router_kv_blocks", model=model, owner=one) for one in held for model in MODELS]
+    figures = [metric(server, f"token_router_{name}") for name in names]
+    figures += [metric(server, "token_router_kv_blocks", owner=owner) for owner in ("parked", "running")]
     return not any(figures)
 
 

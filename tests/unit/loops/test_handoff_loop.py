@@ -110,6 +110,33 @@ class Subject:
         return self.decode.drain()
 
 
+def test_a_loop_whose_engine_hangs_does_not_beat() -> None:
+    world = World(poll_s=0.25)
+    subject = Subject(world)
+    subject.loop.is_progressing = lambda: world.now < 1.0
+    for _ in range(12):
+        subject.loop.turn()
+
+    assert world.posted == [("large", BEAT)] * 4
+
+
+def test_a_lost_peer_is_told_again_what_has_ended_and_no_letter_waits_for_its_successor() -> None:
+    world = World()
+    subject = Subject(world)
+    subject.loop.perform([Send(LARGE, FINISHED)])
+    lost = subject.turns_until(3.0)
+    second = Finished(RequestId("b"), 0, SMALL)
+    subject.loop.perform([Send(LARGE, second)])
+    before = world.posted_but_beats()
+    world.arrive("large", Beat("large", 12, 1))
+    subject.loop.turn()
+    world.arrive("large", Beat("large", 12, 1))
+    subject.loop.turn()
+
+    assert (lost, before, world.forgotten) == ([PeerLost(LARGE)], [("large", FINISHED)], ["large"])
+    assert world.posted_but_beats() == [("large", FINISHED), ("large", FINISHED), ("large", second)]
+
+
 def test_effects_go_to_peers_at_once_and_to_homes_and_the_own_door_in_order() -> None:
     world = World()
     subject = Subject(world)
