@@ -1,7 +1,8 @@
 """Run the scheduler without models: what-if, replay of a seed, the paper's schedule figure.
 
 python -m tools.simulate --small-ms 6.0 --large-ms 27.9 --route-probability 0.35 --concurrency 8
-python -m tools.simulate --replay SEED [MODELS [DROP_P [MODE]]]
+python -m tools.simulate --replay SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]
+python -m tools.simulate --seeds 5000
 python -m tools.simulate --figure [--threshold-3] [--plot OUT.svg]
 
 It is the scheduler, gate, policy and messages of a server, on a clock that jumps. Models are step times.
@@ -24,8 +25,9 @@ from router_backend.planner.system import checked_concurrency
 from router_backend.scheduler.rounds import Mode
 from router_backend.simulation.checkers import Violation
 from router_backend.simulation.closed_loop import Load
-from router_backend.simulation.scenario import scenario
-from tools.simulated import figure
+from router_backend.simulation.scenario import Scenario, mortal_scenario, scenario
+from router_backend.stream.lives import PeerLoss
+from tools.simulated import figure, sweep
 from tools.simulated.what_if import Answer, Question, answer, fast_answer
 from tools.timeline.picture import draw
 from tools.timeline.record import reasons_text
@@ -60,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     others = result.add_argument_group("other jobs")
     add = others.add_argument
     add("--replay", nargs="+", metavar=("SEED", "OPTION"), help="trace of one random scenario, with checks")
+    add("--seeds", type=int, metavar="N", help="N random scenarios with faults of every kind, with checks")
+    add("--first", type=int, default=0, metavar="SEED", help="with --seeds: the first one (0)")
     add("--figure", action="store_true", help="mean latencies of the paper's schedule figure, in seconds")
     add("--threshold-3", action="store_true", help="with --figure: also its variant that can hang")
     result.add_argument("--plot", type=Path, metavar="OUT", help="draw a timeline (.svg or .png)")
@@ -77,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.replay:
             return _replay(options)
+        if options.seeds is not None:
+            return _sweep(options)
         return _figure(options) if options.figure else _what_if(options)
     except ConfigError as error:
         print(f"simulate: {error}", file=sys.stderr)
@@ -199,13 +205,8 @@ def _figure(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    """Print the trace of SEED [MODELS [DROP_P [MODE]]], what it was made of, and whether it passes."""
-    given: list[str] = options.replay
-    try:
-        seed, models, drop_p, mode = [*given, *("2", "0", "delayed")[len(given) - 1 :]]
-        found = scenario(int(seed), int(models), float(drop_p), Mode(mode))
-    except ValueError as error:
-        raise ConfigError(f"--replay: SEED [MODELS [DROP_P [MODE]]]: {error}") from error
+    """Print the trace of one scenario, what it was made of, and whether it passes."""
+    found = _replayed(options.replay)
     cluster = found.cluster()
     verdict = "passes"
     try:
@@ -213,9 +214,29 @@ def _replay(options: argparse.Namespace) -> int:
     except (Violation, AssertionError) as error:
         verdict = f"fails at {cluster.now} s: {error!r}"
     print("\n".join(cluster.trace.lines()))
-    print(found.deployment, *found.requests, sep="\n")
+    print(found.deployment, found.faults, *found.requests, sep="\n")
     print(f"seed {found.arguments}: {verdict}; digest {cluster.trace.digest()}")
     return 0 if verdict == "passes" else 1
+
+
+def _replayed(given: list[str]) -> Scenario:
+    try:
+        seed, models, drop_p, mode, *choice = [*given, *("2", "0", "delayed")[len(given) - 1 :]]
+        if choice:
+            return mortal_scenario(int(seed), int(models), float(drop_p), PeerLoss(*choice))
+        return scenario(int(seed), int(models), float(drop_p), Mode(mode))
+    except (TypeError, ValueError) as error:
+        message = f"--replay: SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]: {error}"
+        raise ConfigError(message) from error
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    """Run N seeds of the sweep; the first violations with the command that replays each."""
+    if options.seeds < 1:
+        raise ConfigError("--seeds: must be at least 1")
+    found = sweep.run(range(options.first, options.first + options.seeds))
+    print(json.dumps(asdict(found)) if options.json else sweep.as_text(found))
+    return 1 if found.violations else 0
 
 
 if __name__ == "__main__":

@@ -95,10 +95,13 @@ class Inline(Executor):
 class Bench:
     """Two scripted subservers, `small` and `large`, and a front whose turns the test makes."""
 
-    def __init__(self, text: TextCodec | None = None, **front: object) -> None:
+    def __init__(
+        self, text: TextCodec | None = None, on_peer_loss: str = "fail", **front: object
+    ) -> None:
         models = [{"name": "small"}, {"name": "large"}]
         settings = {"flush_ms": 0, "queue_max": 2, "live_max": 2, **front}
-        self.deployment = Deployment.model_validate({"models": models, "front": settings})
+        given = {"models": models, "front": settings, "on_peer_loss": on_peer_loss, "retry_s": 5.0}
+        self.deployment = Deployment.model_validate(given)
         self.now = 100.0
         self.network = LoopbackNetwork()
         self.subservers = {name: self.network.endpoint(name) for name in ("small", "large")}

@@ -147,6 +147,20 @@ def test_a_seed_that_fails_shows_when_and_why_after_its_trace(capsys, monkeypatc
     assert last.startswith("seed 3 3 0.03 delayed: fails at ")
 
 
+def test_a_sweep_runs_every_kind_of_fault_and_counts_what_it_met(capsys):
+    assert simulate.main(["--seeds", "32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["seeds"], found["violations"]) == (32, [])
+    assert min(found["requests"], found["recoveries"], found["lost_messages"]) > 0
+
+
+def test_a_seed_of_a_system_whose_models_die_can_be_replayed(capsys):
+    assert simulate.main(["--replay", "4", "2", "0.0", "delayed", "retry"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(f" {word} " in line for line in lines) for word in ("dies", "sleeps", "rises", "loses"))
+    assert lines[-1].startswith("seed 4 2 0.0 delayed retry: passes; digest ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -165,7 +179,9 @@ def test_a_seed_that_fails_shows_when_and_why_after_its_trace(capsys, monkeypatc
         ([*SHORT, "--fast", "--thresholds", "3", "4"], "thresholds"),
         ([*SHORT, "--fast", "--plot", "x.png"], "--plot: --fast has no single batches"),
         ([*SHORT, "--profile", "no-such-file"], "--profile: no-such-file: No such file"),
-        (["--replay", "x"], "--replay: SEED [MODELS [DROP_P [MODE]]]:"),
+        (["--seeds", "0"], "--seeds: must be at least 1"),
+        (["--replay", "1", "2", "0", "delayed", "perhaps"], "'perhaps' is not a valid PeerLoss"),
+        (["--replay", "x"], "--replay: SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]:"),
     ],
 )
 def test_what_cannot_be_used_is_named(capsys, arguments, said):
