@@ -16,7 +16,7 @@ from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
 from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_peers import FrontPeers
-from python_backend.loops.open_request import OpenRequest, explained
+from python_backend.loops.open_request import OpenRequest, explained, terms_of
 from python_backend.loops.request_door import Ticket
 from python_backend.text.base import TextCodec
 from router_backend.core.effects import Close, Emit, Reason
@@ -24,7 +24,7 @@ from router_backend.core.errors import CapacityError, PeerLostError, RemoteProto
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.stream.admission import AdmissionLimits, Occupancy
-from router_backend.stream.answer import Answer, Delivery, Terms, TextSource, split_code
+from router_backend.stream.answer import Answer, Delivery, TextSource, split_code
 from router_backend.stream.lives import GiveUp, Lives, PeerLoss, Start, end_of
 
 _log = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class FrontDesk:
             self._refuse(opened, PeerLostError(f"model {name!r} cannot be reached: try again later"))
             return
         text = self.timed(self._text.text_source())
-        opened.answer = Answer(self._terms(opened.ask, ticket), text)
+        opened.answer = Answer(terms_of(self._settings, opened.ask, ticket), text)
         self._live += 1
 
     def _begin(self, opened: OpenRequest, start: Start, answer: Sequence[int]) -> bool:
@@ -231,23 +231,6 @@ class FrontDesk:
 
     def _is_stranded(self, answer: Answer, now: float) -> bool:
         return self._loss.choice is not PeerLoss.FAIL and answer.is_stranded(now)
-
-    def _terms(self, ask: Ask, ticket: Ticket) -> Terms:
-        settings = self._settings
-        return Terms(
-            max_tokens=ticket.request.max_tokens,
-            stop=ticket.stop,
-            stop_ids=ticket.request.stop_ids,
-            min_tokens=ticket.request.sampling.min_tokens,
-            logprobs=ticket.request.sampling.logprobs,
-            echo=ticket.echo,
-            is_streaming=ask.is_streaming,
-            flush_tokens=settings.flush_tokens,
-            flush_s=settings.flush_ms / 1000.0,
-            unsent_max=settings.unsent_max,
-            slow_reader_s=settings.slow_reader_s,
-            commits_late_s=settings.peer_timeout_s,
-        )
 
     def _observe_tokens(self, opened: OpenRequest, tokens: int, model: int, now: float) -> None:
         if not tokens:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from python_backend.config import FrontSettings
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, Spell, reports
 from python_backend.loops.request_door import Ticket
 from router_backend.core.errors import RouterError
 from router_backend.core.request import RequestId
-from router_backend.stream.answer import Answer, Delivery
+from router_backend.stream.answer import Answer, Delivery, Terms
 from router_backend.stream.lives import Lives, Start
 
 
@@ -73,6 +74,24 @@ class OpenRequest:
             ending.usage.handoffs,
             self.seed,
         )
+
+
+def terms_of(settings: FrontSettings, ask: Ask, ticket: Ticket) -> Terms:
+    """How the answer to `ask` is to be given."""
+    return Terms(
+        max_tokens=ticket.request.max_tokens,
+        stop=ticket.stop,
+        stop_ids=ticket.request.stop_ids,
+        min_tokens=ticket.request.sampling.min_tokens,
+        logprobs=ticket.request.sampling.logprobs,
+        echo=ticket.echo,
+        is_streaming=ask.is_streaming,
+        flush_tokens=settings.flush_tokens,
+        flush_s=settings.flush_ms / 1000.0,
+        unsent_max=settings.unsent_max,
+        slow_reader_s=settings.slow_reader_s,
+        commits_late_s=settings.peer_timeout_s,
+    )
 
 
 def explained(error: BaseException) -> tuple[str, str]:
