@@ -78,7 +78,7 @@ def visited(clusters: list[Cluster]) -> Counter[str]:
     for cluster in clusters:
         for node in cluster.nodes:
             numbers = asdict(node.scheduler.counters)
-            launches = numbers.pop("launches")
+            launches, _ = numbers.pop("launches"), numbers.pop("departures")
             seen.update({reason.value: count for reason, count in launches.items()})
             seen.update(numbers)
         closes = cluster.checkers.closes.values()
@@ -86,7 +86,7 @@ def visited(clusters: list[Cluster]) -> Counter[str]:
         seen["end tokens"] += sum(close.reason is Reason.STOP for close in closes)
         seen["late"] += cluster.network.late
         seen["told late"] += cluster.home.late_messages
-    faults = ("forced_keeps", "nacks", "policy_faults", "unreadable_signals")
+    faults = ("forced_keeps", "nacks", "policy_faults", "unreadable_signals", "discarded_on_faults")
     for impossible in (*faults, "barrier", "threshold_changes"):
         assert not seen.pop(impossible, 0), impossible
     return seen
