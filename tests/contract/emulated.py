@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,10 +63,10 @@ def write_engine(engine_dir: Path, model_dir: Path, build: Build | None = None) 
 
 
 def lay_out(folder: Path, model_dir: Path, build: Build | None = None) -> Path:
-    """A model's folder in a repository: tokenizer, configuration and engine; weights stay where they are."""
+    """A model's folder in a repository: what `model_dir` holds, linked, and the engine beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("config.json", "generation_config.json", "tokenizer.json"):
-        shutil.copy(model_dir / name, folder / name)
+    for file in model_dir.iterdir():
+        (folder / file.name).symlink_to(file)
     write_engine(folder / "engine", model_dir, build)
     return folder
 

@@ -119,7 +119,7 @@ def unpack_output(frame: bytes) -> StepOutput:
     columns, begin = dict[str, Any](), 0
     for name, dtype, shape in header:
         count = int(np.prod(shape))
-        array = np.frombuffer(body, dtype, count, begin).reshape(shape)
+        array = np.frombuffer(body, dtype, count, begin).reshape(shape).copy()
         columns[name] = array
         begin += array.nbytes
     scores = {name.removeprefix("scores."): columns.pop(name) for name in _scored(columns)}

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from python_backend.runner.base import RunnerInfo
-from python_backend.runner.ranks.base import Launcher
+from python_backend.runner.ranks.base import Launcher, Workers
 from python_backend.runner.ranks.frames import pack_plan, unpack_info, unpack_output
 from python_backend.runner.ranks.worker import ANSWER
 from router_backend.core.errors import ConfigError, EngineLostError, RunnerError
@@ -51,24 +51,19 @@ class RankedRunner:
         """Returns once every rank has loaded its engine; ConfigError says what kept one from it."""
         self._folder = tempfile.TemporaryDirectory(prefix="token_router-ranks-")
         self._connection: Connection | None = None
-        path = str(Path(self._folder.name) / SOCKET)
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-            listener.listen(1)
-            self._workers = launcher.launch([*command.command, path], command.environment)
-            try:
-                self._connection = self._accepted(listener)
-                self.info = unpack_info(self._answer(START_S_MAX))
-            except (RunnerError, ConfigError) as error:
-                self.close()
-                raise ConfigError(_bare(error)) from error
+        self._workers: Workers | None = None
+        try:
+            self._start(launcher, command)
+        except (RunnerError, ConfigError) as error:
+            self.close()
+            raise ConfigError(_bare(error)) from error
 
     def execute(self, plan: BatchPlan) -> StepOutput:
         connection = self._connection
         if connection is None:
             raise EngineLostError("the ranks of this engine are gone")
         try:
-            failure = self._workers.failure()
+            failure = self._failure()
             if failure is not None:
                 raise EngineLostError(failure)
             connection.send_bytes(pack_plan(plan))
@@ -85,14 +80,28 @@ class RankedRunner:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._workers.stop()
+        if self._workers is not None:
+            self._workers.stop()
         with contextlib.suppress(OSError):  # already removed
             self._folder.cleanup()
+
+    def _start(self, launcher: Launcher, command: RankCommand) -> None:
+        path = str(Path(self._folder.name) / SOCKET)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen(1)
+            self._workers = launcher.launch([*command.command, path], command.environment)
+            self._connection = self._accepted(listener)
+        self.info = unpack_info(self._answer(START_S_MAX))
+
+    def _failure(self) -> str | None:
+        assert self._workers is not None, "no rank was started"
+        return self._workers.failure()
 
     def _accepted(self, listener: socket.socket) -> Connection:
         give_up = time.monotonic() + START_S_MAX
         while time.monotonic() < give_up:
-            failure = self._workers.failure()
+            failure = self._failure()
             listener.settimeout(GRACE_S if failure else LOOK_S)
             with contextlib.suppress(TimeoutError):
                 found, _ = listener.accept()
@@ -107,7 +116,7 @@ class RankedRunner:
         assert self._connection is not None, "nobody to ask"
         give_up = time.monotonic() + wait_s_max
         while not self._connection.poll(LOOK_S):
-            failure = self._workers.failure()
+            failure = self._failure()
             if failure is not None and not self._connection.poll(GRACE_S):
                 raise EngineLostError(failure)
             if time.monotonic() > give_up:
@@ -115,7 +124,7 @@ class RankedRunner:
         try:
             frame = self._connection.recv_bytes()
         except EOFError as error:
-            raise EngineLostError(self._workers.failure() or "rank 0 hung up") from error
+            raise EngineLostError(self._failure() or "rank 0 hung up") from error
         if frame[:1] != ANSWER:
             raise RunnerError(frame[1:].decode())
         return frame[1:]
