@@ -26,9 +26,9 @@ Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[
 FRONTS = ("token_router", "router")
 """The Triton models that own clients: one of each door."""
 
-HEADLESS = ("scripted",)
+HEADLESS = ("scripted", "trtllm_llm")
 """Engines that show no hidden states."""
-PARALLEL = ("trtllm", "torch")
+PARALLEL = ("trtllm", "trtllm_llm", "torch")
 """Engines that can span devices."""
 
 
@@ -47,8 +47,9 @@ class ModelSettings(Settings):
     """One subserver."""
 
     name: Name
-    engine: Literal["torch", "scripted", "trtllm"] = "torch"
-    """trtllm: engines of TensorRT-LLM 1.0.0 to 1.2.1."""
+    engine: Literal["torch", "scripted", "trtllm", "trtllm_torch", "trtllm_llm"] = "torch"
+    """trtllm: engines of TensorRT-LLM 1.0.0 to 1.2.1; trtllm_torch: its PyTorch flow, for later releases;
+    trtllm_llm: one request per token through its LLM API, only to be compared with."""
     model_dir: str = ""
     """Hugging Face directory, relative to the repository; default <name>/1."""
     engine_dir: str = ""
@@ -56,7 +57,7 @@ class ModelSettings(Settings):
     tensor_parallel: int = Field(1, ge=1, le=8)
     """How many GPUs hold one copy of the model, each in a process of its own."""
     resume: Literal["mid_block", "align", "one_by_one"] = "mid_block"
-    """trtllm: how unseen tokens are fed behind a cache that ends inside a block."""
+    """trtllm and trtllm_torch: how unseen tokens are fed behind a cache that ends inside a block."""
     script: str = ""
     """Scripted engine only: JSON file relative to the repository."""
     dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"

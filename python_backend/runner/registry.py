@@ -17,6 +17,8 @@ ENGINES = MappingProxyType(
     {
         "torch": "python_backend.runner.torch_runner.building:build",
         "trtllm": "python_backend.runner.trtllm_runner.building:build",
+        "trtllm_torch": "python_backend.runner.trtllm_runner.torch_flow:build",
+        "trtllm_llm": "python_backend.runner.trtllm_runner.standard_serving:build",
         "scripted": "python_backend.runner.scripted_runner:ScriptedRunner",
     }
 )

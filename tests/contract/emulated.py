@@ -188,5 +188,5 @@ def use_emulator() -> Iterator[None]:
     finally:
         sys.path.remove(str(EMULATOR))
         for name in set(sys.modules) - before:
-            if name.partition(".")[0] in ("tensorrt_llm", "network"):
+            if name.partition(".")[0] in ("tensorrt", "tensorrt_llm", "network", "paging"):
                 del sys.modules[name]

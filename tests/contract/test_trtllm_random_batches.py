@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from python_backend.runner.base import ModelRunner
 from python_backend.runner.resuming import Resume, ResumingRunner
 from python_backend.runner.trtllm_runner.runner import TrtllmRunner
 from python_backend.runner.trtllm_runner.settings import TrtllmSettings
+from python_backend.runner.trtllm_runner.standard_serving import StandardServing
+from python_backend.runner.trtllm_runner.torch_flow import build as build_torch_flow
 from router_backend.core.request import RequestId, Sampling
 from router_backend.scheduler.batch import BatchPlan, LaunchReason, Needs, Row, StepOutput
 from tests import reference
@@ -151,7 +154,29 @@ def test_random_batches_equal_a_full_recompute(
     network = reference.load(tiny_model_dir(TinyModel(family, seed=3)), torch.float64)
     inner = TrtllmRunner(settings(folder_of(family, tmp_path)))
     runner = inner if resume is Resume.MID_BLOCK else ResumingRunner(inner, resume)
-    world = World(len(family), inner.engine.pool)
+    compare(runner, World(len(family), inner.engine.pool), network, batches)
+
+
+@pytest.mark.parametrize(("resume", "batches"), [(Resume.MID_BLOCK, 200), (Resume.ONE_BY_ONE, 60)])
+def test_so_do_those_of_the_pytorch_flow(resume: Resume, batches: int, tmp_path: Path) -> None:
+    """Its manager hands out blocks in an order of its own; they hold NaN until they are written."""
+    network = reference.load(tiny_model_dir(TinyModel("qwen3", seed=3)), torch.float64)
+    chosen = replace(settings(folder_of("qwen3", tmp_path), resume), block_size=BLOCK_SIZE, length_max=100)
+    runner = build_torch_flow(chosen)
+    compare(runner, World(2, torch.zeros(POOL_TOKENS)), network, batches)
+    runner.close()
+
+
+def test_so_do_those_of_standard_serving(tmp_path: Path) -> None:
+    network = reference.load(tiny_model_dir(TinyModel("qwen3", seed=3)), torch.float64)
+    chosen = replace(settings(folder_of("qwen3", tmp_path)), block_size=BLOCK_SIZE, length_max=100)
+    runner = StandardServing(chosen)
+    compared = compare(runner, World(3, torch.zeros(POOL_TOKENS)), network, 40)
+    assert runner._llm.requests == compared, "one request per token"
+
+
+def compare(runner: ModelRunner, world: World, network: Any, batches: int) -> int:
+    """Run that many batches; how many answers were compared."""
     needs, compared = Needs(topk=runner.info.vocab_size), 0
     for step in range(batches):
         batch = world.batch()
@@ -160,6 +185,7 @@ def test_random_batches_equal_a_full_recompute(
         for text, row in batch:
             world.after(text, row)
     assert compared > batches
+    return compared
 
 
 def check(output: StepOutput, texts: list[Text], network: torch.nn.Module) -> int:

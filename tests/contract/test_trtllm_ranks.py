@@ -17,7 +17,7 @@ from router_backend.core.errors import ConfigError, EngineLostError
 from router_backend.scheduler.batch import BatchPlan, LaunchReason, Needs
 from tests import reference
 from tests.contract.emulated import ENVIRONMENT, Build, lay_out
-from tests.contract.test_trtllm_random_batches import POOL_TOKENS, ROWS_MAX, World, check
+from tests.contract.test_trtllm_random_batches import POOL_TOKENS, ROWS_MAX, World, compare
 from tests.tiny_models import TinyModel, tiny_model_dir
 from tools.triton_server import children
 
@@ -48,22 +48,11 @@ def test_two_ranks_answer_as_one_and_the_death_of_one_is_known_in_time(tmp_path:
     runner = build(settings(tmp_path))
     assert isinstance(runner, RankedRunner)
     try:
-        compare(runner)
+        network = reference.load(tiny_model_dir(MODEL), torch.float64)
+        compare(runner, World(7, torch.zeros(POOL_TOKENS)), network, STEPS)
         kill_one(runner)
     finally:
         runner.close()
-
-
-def compare(runner: RankedRunner) -> None:
-    network = reference.load(tiny_model_dir(MODEL), torch.float64)
-    world, needs, compared = World(7, torch.zeros(POOL_TOKENS)), Needs(topk=runner.info.vocab_size), 0
-    for step in range(STEPS):
-        batch = world.batch()
-        output = runner.execute(BatchPlan(step, tuple(row for _, row in batch), needs, LaunchReason.DRAIN))
-        compared += check(output, [text for text, row in batch if row.is_sampling], network)
-        for text, row in batch:
-            world.after(text, row)
-    assert compared > STEPS
 
 
 def kill_one(runner: RankedRunner) -> None:

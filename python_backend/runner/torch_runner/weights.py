@@ -107,6 +107,11 @@ class Checkpoint:
             raise ConfigError(f"{self._files[left[0]]}: {left[0]} is not a tensor of this architecture")
 
 
+def stored_tensors(model_dir: Path) -> dict[str, Tensor]:
+    """Every tensor by name, in the type in which it is stored, for engines that load weights themselves."""
+    return {name: _read(file, name) for name, file in _shards(model_dir).items()}
+
+
 def load_weights(
     model_dir: Path,
     config: ModelConfig,

@@ -227,8 +227,6 @@ SYMBOLS = (
     Symbol(Design.ENGINE, _UTILS, "torch_dtype_to_trt", ("dtype",)),
     Symbol(Design.ENGINE, _UTILS, "trt_dtype_to_torch", ("dtype",)),
     Symbol(Design.ENGINE, _UTILS, "mpi_comm", ()),
-    Symbol(Design.ENGINE, _UTILS, "mpi_rank", ()),
-    Symbol(Design.ENGINE, _UTILS, "mpi_world_size", ()),
     Symbol(
         Design.ENGINE, "tensorrt_llm.mapping", "Mapping", ("world_size", "rank", "gpus_per_node", "tp_size")
     ),
@@ -279,9 +277,11 @@ SYMBOLS = (
     Symbol(Design.TORCH_FLOW, "tensorrt_llm.bindings", "DataType.BF16"),
     Symbol(Design.TORCH_FLOW, "tensorrt_llm.bindings.internal.batch_manager", "CacheType.SELF"),
     Symbol(Design.TORCH_FLOW, "tensorrt_llm.bindings.executor", "KvCacheConfig"),
+    Symbol(Design.TORCH_FLOW, _RESOURCES, "KVCacheManager.shutdown", ()),
     Symbol(Design.TORCH_FLOW, "tensorrt_llm.mapping", "Mapping", ("world_size", "rank", "tp_size")),
     Symbol(Design.LLM_API, "tensorrt_llm", "LLM"),
     Symbol(Design.LLM_API, "tensorrt_llm", "LLM.generate_async", ("inputs", "sampling_params")),
+    Symbol(Design.LLM_API, "tensorrt_llm", "LLM.shutdown", ()),
     Symbol(Design.LLM_API, "tensorrt_llm", "SamplingParams"),
     Symbol(Design.LLM_API, "tensorrt_llm.llmapi", "KvCacheConfig"),
 )

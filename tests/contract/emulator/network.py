@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from paging import PagedStep
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import linear, silu
@@ -35,7 +36,12 @@ class Network:
         turns = torch.arange(0, self._head_dim, 2, dtype=WIDE) / self._head_dim
         self._frequencies = float(rope.get("rope_theta", 10000.0)) ** -turns
 
-    def hidden(self, step: Any) -> Tensor:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the tensors in the directory."""
+        return tuple(self._weights)
+
+    def hidden(self, step: PagedStep) -> Tensor:
         """[N, E] after the final norm; writes the step's keys and values."""
         x = self._weights["model.embed_tokens.weight"][step.tokens]
         for layer in range(self._layers):
@@ -79,7 +85,7 @@ class Network:
         left, right = heads.chunk(2, -1)
         return heads * angles.cos() + torch.cat([-right, left], -1) * angles.sin()
 
-    def _attention(self, x: Tensor, layer: int, step: Any) -> Tensor:
+    def _attention(self, x: Tensor, layer: int, step: PagedStep) -> Tensor:
         name = f"model.layers.{layer}.self_attn."
         queries, keys = (self._heads(x, name + part, step.positions) for part in "qk")
         values = self._heads(x, name + "v", None)
@@ -91,7 +97,7 @@ class Network:
             begin += count
         return linear(torch.cat(answers), self._share(self._weights[name + "o_proj.weight"], 1))
 
-    def _attended(self, queries: Tensor, layer: int, row: int, step: Any) -> Tensor:
+    def _attended(self, queries: Tensor, layer: int, row: int, step: PagedStep) -> Tensor:
         """[tokens, heads * D]: each query sees its past and itself, nothing else of the memory is read."""
         length, count = step.lengths[row], step.counts[row]
         first = length - count - step.past(row)

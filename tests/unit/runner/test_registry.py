@@ -11,7 +11,7 @@ from python_backend.runner import registry
 from python_backend.runner.registry import runner_factory
 from router_backend.core.errors import ConfigError
 
-NAMES = ["build", "build", "ScriptedRunner"]
+NAMES = ["build", "build", "build", "build", "ScriptedRunner"]
 
 
 def test_every_engine_is_found_by_its_name() -> None:

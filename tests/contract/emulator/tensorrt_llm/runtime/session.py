@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from network import Network
+from paging import PagedStep
 
 from tensorrt_llm._utils import DataType, mpi_comm, mpi_rank
 from tensorrt_llm.plugin.plugin import alive
@@ -116,11 +117,13 @@ def _names(engine: ICudaEngine, mode: TensorIOMode) -> set[str]:
     return {name for name in names if engine.get_tensor_mode(name) is mode}
 
 
-class Step:
+class Step(PagedStep):
     """What the plugin reads of one step; AssertionError where the numbers contradict each other."""
 
     def __init__(self, plan: dict[str, Any], inputs: dict[str, torch.Tensor]) -> None:
         self.plan, self.inputs = plan, inputs
+        mapping = inputs["host_kv_cache_pool_mapping"].reshape(plan["layers"], -1)
+        self.places = (mapping[:, 1] if mapping.shape[1] == 2 else torch.arange(plan["layers"])).tolist()
         self.tokens, self.positions = inputs["input_ids"].long(), inputs["position_ids"].long()
         ends = inputs["last_token_ids"].tolist()
         self.counts = np.diff([0, *ends]).tolist()
@@ -128,41 +131,13 @@ class Step:
         self.types: list[int] = inputs["host_request_types"].tolist()
         self.last = torch.tensor(ends) - 1
         self._check()
-        self._keys, self._values = inputs["host_kv_cache_block_offsets"][0].long().unbind(1)
-        self._pool = self._resolved(int(inputs["host_kv_cache_pool_pointers"][0, 0]))
-
-    def kv(self, row: int, layer: int) -> torch.Tensor:
-        """[2, heads, positions, D]: all slots of the row's blocks, copied."""
-        sides = [self._pool[self._units(row, layer, side)] for side in (0, 1)]
-        return torch.stack(sides).transpose(1, 2).flatten(2, 3)
-
-    def write(self, row: int, layer: int, new: torch.Tensor) -> None:
-        """`new` [2, heads, tokens, D] behind what the row has; what lies behind that is made unreadable."""
-        size = self.plan["tokens_per_block"]
-        for side in (0, 1):
-            units = self._units(row, layer, side)
-            places = torch.arange(self.lengths[row] - self.counts[row], len(units) * size)
-            slots = torch.full((len(places), *new.shape[1::2]), torch.nan)
-            slots[: self.counts[row]] = new[side].transpose(0, 1)
-            self._pool[units[places // size], :, places % size] = slots
-
-    def past(self, row: int) -> int:
-        """How much of the cache the row's queries see. Without paged context FMHA a context row sees none."""
-        past = self.lengths[row] - self.counts[row]
-        return past if self.plan["use_paged_context_fmha"] or self.types[row] else 0
-
-    def _units(self, row: int, layer: int, side: int) -> torch.Tensor:
-        count = -(-self.lengths[row] // self.plan["tokens_per_block"])
-        offsets = (self._keys, self._values)[side][row, :count]
-        in_pool = self.inputs["host_kv_cache_pool_mapping"].reshape(self.plan["layers"], -1)
-        assert len(offsets) == count, "a row's block table is too short"
-        place = int(in_pool[layer, 1]) if in_pool.shape[1] == 2 else layer
-        return offsets + 2 * place
+        self.keys, self.values = inputs["host_kv_cache_block_offsets"][0].long().unbind(1)
+        self.pool = self._resolved(int(inputs["host_kv_cache_pool_pointers"][0, 0]))
 
     def _resolved(self, pointer: int) -> torch.Tensor:
         """[units, heads, T, D] of the memory behind `pointer`, as far as this step's tables reach."""
         shape = (self.plan["kv_heads"], self.plan["tokens_per_block"], self.plan["head_dim"])
-        units = int(self._values.max()) + 2 * self.plan["layers"]
+        units = int(self.values.max()) + 2 * self.plan["layers"]
         count = units * int(np.prod(shape))
         memory = (ctypes.c_char * (count * FLOAT_BYTES)).from_address(pointer)
         return torch.frombuffer(memory, dtype=torch.float32).view(units, *shape)

@@ -1,0 +1,1 @@
+"""As upstream: a package whose modules are used."""
