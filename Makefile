@@ -14,6 +14,8 @@ TORCH_INDEX ?=
 HTTP_PORT ?= 8000
 GRPC_PORT ?= 8001
 METRICS_PORT ?= 8002
+OPENAI_PORT ?= 8003
+API_KEYS ?=
 POLICY ?=
 CUTOFF ?=
 SMALL ?=
@@ -30,7 +32,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo '  make setup PYTHON=python3.12 TORCH_INDEX=<index of CPU builds>'
-	@echo '  make serve HTTP_PORT=9000 GRPC_PORT=9001 METRICS_PORT=9002 POLICY=r_stitch CUTOFF=0.3'
+	@echo '  make serve HTTP_PORT=9000 GRPC_PORT=9001 METRICS_PORT=9002 OPENAI_PORT=9003 POLICY=r_stitch CUTOFF=0.3'
 	@echo '  make serve SMALL=<Hugging Face directory> LARGE=<Hugging Face directory>'
 
 setup: $(STAMP)  ## .venv with pinned dependencies; nothing to do when it is current
@@ -41,6 +43,7 @@ $(STAMP): requirements/all.txt requirements/constraints.txt requirements/torch.t
 
 serve: setup  ## start Triton with both models, print the URLs and examples; Ctrl-C stops it
 	@exec $(PY) -m tools.serve --http-port $(HTTP_PORT) --grpc-port $(GRPC_PORT) --metrics-port $(METRICS_PORT) \
+	  --openai-port $(OPENAI_PORT) $(if $(API_KEYS),--api-keys '$(API_KEYS)') \
 	  $(if $(POLICY),--policy $(POLICY)) $(if $(CUTOFF),--cutoff $(CUTOFF)) \
 	  $(if $(SMALL),--small '$(SMALL)') $(if $(LARGE),--large '$(LARGE)')
 

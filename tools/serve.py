@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 from python_backend.config import Deployment
 from python_backend.roles.agreeing import read_agreement
@@ -30,6 +31,7 @@ from tools.serving.admin import Admin, AdminError
 from tools.serving.announcement import Addresses, announcement, examples
 from tools.serving.checks import needs_of, problems, told, weight_problems
 from tools.serving.exposure import Exposure, exposure
+from tools.serving.openai_process import OpenAIOptions, OpenAIProcess, must_be_free
 from tools.serving.placement import Wishes, place
 from tools.serving.supervisor import Administrator, Supervisor
 from tools.triton_server import LOOPBACK, Ports, ServerError, ServerOptions, TritonServer
@@ -80,6 +82,8 @@ def run_folders() -> Iterator[tuple[Path, Path]]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             shutil.copy2(folder / "tritonserver.log", RUNS / "serve.log")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(folder / "openai.log", RUNS / "openai.log")
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(sockets, ignore_errors=True)
 
@@ -132,9 +136,13 @@ def wait_until_heard(admin: Administrator, models: Sequence[str], interrupts: In
     raise ServerError(f"loaded, but not heard within {HEARD_S_MAX:g} s: {', '.join(sorted(silent))}")
 
 
-def watch(server: TritonServer, supervisor: Supervisor, interrupts: Interrupts) -> int:
-    """Until someone wants the end or the server ends by itself; the exit status."""
+def watch(server: TritonServer, openai: OpenAIProcess, supervisor: Supervisor, interrupts: Interrupts) -> int:
+    """Until someone wants the end or Triton ends by itself; the exit status."""
+    was_alive = openai.is_alive
     while not interrupts.wanted.wait(LOOK_S):
+        if was_alive and not openai.is_alive:
+            say("The OpenAI server ended by itself; Triton goes on. Its last words are in openai.log.")
+        was_alive = openai.is_alive
         if not server.is_alive:
             raise ServerError(f"tritonserver ended by itself\n{server.log_tail()}")
         supervisor.turn(time.monotonic())
@@ -149,25 +157,46 @@ def serve(options: argparse.Namespace, interrupts: Interrupts) -> int:
         repository = folder / "repository"
         deployment = place(options.repository, repository, wishes)
         checked(deployment, repository)
+        must_be_free(options.host, options.openai_port)
         shown = exposure(options.host)
         server = TritonServer(_server_options(options, shown, folder, sockets))
-        interrupts.hurry = lambda: _end_now(server)
+        openai = OpenAIProcess(_openai_options(options), folder / "openai.log")
+        interrupts.hurry = lambda: _end_now(server, openai)
         try:
-            return _started(server, shown, deployment.names, interrupts)
+            return _started(server, openai, Loaded(shown, deployment.names), interrupts)
         finally:
+            openai.stop()
             server.stop()
 
 
-def _started(server: TritonServer, shown: Exposure, models: Sequence[str], interrupts: Interrupts) -> int:
+class Loaded(NamedTuple):
+    """What is about to be served."""
+
+    shown: Exposure
+    models: Sequence[str]
+
+
+def _started(server: TritonServer, openai: OpenAIProcess, loaded: Loaded, interrupts: Interrupts) -> int:
     say("Starting tritonserver")
     with progress(server.log_path):
         server.start()
     interrupts.is_starting = False
-    admin = Admin(server.http_url, server.metrics_url, headers=dict(shown.headers))
-    wait_until_heard(admin, models, interrupts)
-    at = Addresses(server.http_url, server.grpc_address, server.metrics_url)
+    admin = Admin(server.http_url, server.metrics_url, headers=dict(loaded.shown.headers))
+    wait_until_heard(admin, loaded.models, interrupts)
+    openai_url = opened(openai, server.grpc_address)
+    at = Addresses(server.http_url, server.grpc_address, server.metrics_url, openai_url)
     say(announcement(at, examples(at, _prompt(), _python()), str(server.log_path)))
-    return watch(server, Supervisor(server, admin, server.stubs(), say), interrupts)
+    supervisor = Supervisor(server, admin, server.stubs(), say)
+    return watch(server, openai, supervisor, interrupts)
+
+
+def opened(openai: OpenAIProcess, triton: str) -> str:
+    """Where it listens; empty where it cannot run, because Triton's doors do not depend on it."""
+    try:
+        openai.start(triton)
+    except ServerError as error:
+        say(f"{error}\nTriton serves without it.")
+    return openai.url
 
 
 def _server_options(
@@ -186,7 +215,12 @@ def _server_options(
     )
 
 
-def _end_now(server: TritonServer) -> None:
+def _openai_options(options: argparse.Namespace) -> OpenAIOptions:
+    return OpenAIOptions(options.openai_port, options.host, options.drain_s, options.api_keys)
+
+
+def _end_now(server: TritonServer, openai: OpenAIProcess) -> None:
+    openai.kill()
     if server.is_alive:
         os.killpg(server.pid, signal.SIGKILL)
 
@@ -227,6 +261,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--grpc-port", type=int, default=8001, help="(default: %(default)s)")
     parser.add_argument("--metrics-port", type=int, default=8002, help="(default: %(default)s)")
+    parser.add_argument(
+        "--openai-port", type=int, default=8003, help="OpenAI's API and a playground (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--api-keys", type=Path, help="file of keys for OpenAI's API; default: none is needed"
+    )
     parser.add_argument(
         "--policy", help="routing policy of requests that name none (default: the deployment's)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -55,7 +56,7 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[Serving]:
-    ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+    ports = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0", "--openai-port", "0"]
     with subprocess.Popen(
         [sys.executable, "-m", "tools.serve", *ports], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -88,6 +89,15 @@ def test_the_stream_example_gives_the_same_text_in_pieces(serving: Serving) -> N
 
 def test_the_grpc_example_gives_the_same_text(serving: Serving) -> None:
     assert run(serving.example(3)).strip() == QUESTION.answer
+
+
+def test_the_openai_example_is_answered_at_the_port_of_the_banner(serving: Serving) -> None:
+    reply = json.loads(run(serving.example(4)))
+    assert reply["choices"][0]["message"]["content"] == QUESTION.answer
+    found = re.search(r"try it +(\S+)", serving.said)
+    assert found
+    with urllib.request.urlopen(found[1], timeout=20) as page:
+        assert page.headers["content-type"].startswith("text/html")
 
 
 def test_routing_is_as_right_as_the_large_model_at_a_fraction_of_its_tokens(
@@ -129,7 +139,7 @@ def test_a_killed_model_is_taken_out_and_comes_back(serving: Serving) -> None:
 def test_an_interrupt_ends_everything_it_started(serving: Serving) -> None:
     servers = children(serving.process.pid)
     started = [*servers, *(pid for server in servers for pid in children(server))]
-    assert len(started) >= 7
+    assert len(started) >= 8
     prefix = f"token_router_{serving.process.pid}_"
     serving.process.send_signal(signal.SIGINT)
     assert serving.process.wait(timeout=60) == 0

@@ -1,4 +1,4 @@
-"""What a person reads once the server is ready: addresses, and three examples to paste.
+"""What a person reads once the server is ready: addresses, and four examples to paste.
 
 Pure text. The examples use the ports that are in use and nothing that `make setup` did not install.
 """
@@ -13,13 +13,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the server listens; `grpc` without a scheme."""
+    """Where the server listens; `grpc` without a scheme; `openai` without /v1, empty if it is not served."""
 
     http: str
     grpc: str
     metrics: str
+    openai: str
 
 
+HEADER = "-H 'Content-Type: application/json' "
 GRPC_EXAMPLE = """\
 {python} - <<'EOF'
 import queue
@@ -56,9 +58,10 @@ def examples(addresses: Addresses, prompt: str, python: str) -> list[tuple[str, 
     """Title and command of each example; `python` is the interpreter that has tritonclient."""
     whole = {"text_input": prompt, "max_tokens": 64, "return_routing": True}
     streamed = {"text_input": prompt, "max_tokens": 64, "stream": True}
+    chat = {"model": "token_router", "messages": [{"role": "user", "content": prompt}]}
     door = f"{addresses.http}/v2/models/token_router"
     ensemble = f"{addresses.http}/v2/models/ensemble"
-    return [
+    found = [
         ("one answer, with the model that wrote each token", _curl(f"{door}/generate", whole)),
         ("the same as a stream, through the ensemble", _curl(f"{ensemble}/generate_stream", streamed, "-N ")),
         (
@@ -66,6 +69,15 @@ def examples(addresses: Addresses, prompt: str, python: str) -> list[tuple[str, 
             GRPC_EXAMPLE.format(python=python, grpc=addresses.grpc, prompt=json.dumps(prompt)),
         ),
     ]
+    chatting = (
+        "a chat as OpenAI's clients send it",
+        _curl(f"{addresses.openai}/v1/chat/completions", chat, HEADER),
+    )
+    return [*found, chatting] if addresses.openai else found
+
+
+def _openai(url: str) -> list[str]:
+    return [f"  OpenAI   {url}/v1", f"  try it   {url}/"] if url else []
 
 
 def announcement(addresses: Addresses, shown: Sequence[tuple[str, str]], log: str) -> str:
@@ -76,6 +88,7 @@ def announcement(addresses: Addresses, shown: Sequence[tuple[str, str]], log: st
         f"  HTTP     {addresses.http}",
         f"  gRPC     {addresses.grpc}",
         f"  metrics  {addresses.metrics}",
+        *_openai(addresses.openai),
         f"  log      {log}",
     ]
     for title, command in shown:

@@ -6,18 +6,28 @@ import ast
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 
 from tools.serving.announcement import Addresses, announcement, examples
 
-AT = Addresses("http://127.0.0.1:8000", "127.0.0.1:8001", "http://127.0.0.1:8002/metrics")
+AT = Addresses(
+    "http://127.0.0.1:8000", "127.0.0.1:8001", "http://127.0.0.1:8002/metrics", "http://127.0.0.1:8003"
+)
 PROMPT = 'it\'s "said" $HOME'
 
 
-def test_there_is_a_whole_answer_a_stream_and_a_grpc_stream() -> None:
+def test_there_is_a_whole_answer_a_stream_a_grpc_stream_and_a_chat() -> None:
     commands = [command for _, command in examples(AT, PROMPT, ".venv/bin/python")]
     assert "http://127.0.0.1:8000/v2/models/token_router/generate " in commands[0]
     assert "http://127.0.0.1:8000/v2/models/ensemble/generate_stream " in commands[1]
     assert 'InferenceServerClient("127.0.0.1:8001")' in commands[2]
+    assert "http://127.0.0.1:8003/v1/chat/completions " in commands[3]
+
+
+def test_what_is_not_served_is_not_announced() -> None:
+    alone = replace(AT, openai="")
+    assert len(examples(alone, PROMPT, "python")) == 3
+    assert "OpenAI" not in announcement(alone, [], "the.log")
 
 
 def test_a_prompt_survives_the_shell() -> None:
@@ -47,6 +57,8 @@ def test_the_announcement_names_every_address_and_every_example() -> None:
         "  HTTP     http://127.0.0.1:8000",
         "  gRPC     127.0.0.1:8001",
         "  metrics  http://127.0.0.1:8002/metrics",
+        "  OpenAI   http://127.0.0.1:8003/v1",
+        "  try it   http://127.0.0.1:8003/",
         "  log      the.log",
         "",
         "# first",
