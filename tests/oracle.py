@@ -25,6 +25,7 @@ NAN = float("nan")
 WORD = 2**64 - 1
 RANDOM_TAG = 11
 AUTHOR_TAG = 12
+FEATURE_TAG = 13
 
 
 class Reading(NamedTuple):
@@ -39,17 +40,22 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Writer:
-    """A model: `ends` of 256 texts are followed by the end token, `sick` of 256 give no signal."""
+    """A model: `ends` of 256 texts are followed by the end token, `sick` of 256 give no signal, and after
+    `shared` of 256 all models write the same."""
 
     model: int
     ends: int = 3
     sick: int = 2
+    shared: int = 0
 
     def read(self, text: Sequence[int]) -> Reading:
         data = array("i", text).tobytes()
         token, end, health, entropy, max_prob, logprob, *scores = blake2b(
             data, digest_size=9, salt=b"%d" % self.model
         ).digest()
+        common, agreed = blake2b(data, digest_size=2).digest()
+        if common < self.shared:
+            token = agreed
         if health < self.sick:
             entropy = max_prob = logprob = NAN
             scores = [NAN] * len(HEADS)
@@ -79,6 +85,7 @@ class Answer:
     authors: list[int] = field(default_factory=list)
     discarded: int = 0
     forced_keeps: int = 0
+    ends: frozenset[int] = frozenset({END})
 
     @property
     def text(self) -> list[int]:
@@ -86,11 +93,16 @@ class Answer:
 
     @property
     def is_over(self) -> bool:
-        return len(self.tokens) == self.max_tokens or self.tokens[-1:] == [END]
+        return len(self.tokens) == self.max_tokens or self.reason == "stop"
 
     @property
     def reason(self) -> str:
-        return "stop" if self.tokens[-1:] == [END] else "length"
+        return "stop" if self.tokens and self.tokens[-1] in self.ends else "length"
+
+    def ahead(self, tokens: Sequence[int] = ()) -> Answer:
+        """The same request with an answer of its own that begins with `tokens`."""
+        started = list(tokens), [0] * len(tokens)
+        return Answer(self.prompt, self.max_tokens, self.seed, *started, ends=self.ends)
 
     def write(self, token: int, author: int) -> None:
         assert not self.is_over
@@ -167,11 +179,11 @@ def random(p: float) -> Rule:
     return one_token(fires)
 
 
-def r_stitch(cutoff: float) -> Rule:
+def r_stitch(cutoff: float, vocab: int = VOCAB) -> Rule:
     """`cutoff` is a share of ln V."""
 
     def is_high(reading: Reading) -> bool:
-        return reading.entropy > cutoff * math.log(VOCAB)
+        return reading.entropy > cutoff * math.log(vocab)
 
     return two_sided(is_high, lambda reading: not is_high(reading))
 
@@ -267,69 +279,20 @@ def mixture(*weights: float) -> Rule:
     return follow
 
 
-def cascade(cutoff: float) -> Rule:
-    """Every model answers from scratch until one is sure enough, or is the last."""
+def query_level(weights: Sequence[float], bias: float = 0.0, cutoff: float = 0.5) -> Rule:
+    """One model writes everything: the large one where a linear model on hashed 1- and 2-grams says so."""
 
     def follow(writers: Writers, answer: Answer) -> None:
-        for level, writer in enumerate(writers):
-            attempt = Answer(answer.prompt, answer.max_tokens)
-            logprobs: list[float] = []
-            while not attempt.is_over:
-                reading = writer.read(attempt.text)
-                attempt.write(reading.token, level)
-                logprobs += [] if math.isnan(reading.logprob) else [reading.logprob]
-            is_unsure = bool(logprobs) and math.exp(sum(logprobs) / len(logprobs)) < cutoff
-            if level == len(writers) - 1 or not is_unsure:
-                answer.tokens, answer.authors = attempt.tokens, attempt.authors
-                return
-            answer.discarded += len(attempt.tokens)
+        counts = [0] * len(weights)
+        for size in (1, 2):
+            for start in range(len(answer.prompt) - size + 1):
+                gram = answer.prompt[start : start + size]
+                counts[int(uniform(*gram, FEATURE_TAG, size) * len(weights))] += 1
+        norm = math.sqrt(sum(count * count for count in counts))
+        logit = sum(weight * count / norm for weight, count in zip(weights, counts, strict=True)) + bias
+        alone(1 if 1 / (1 + math.exp(-logit)) >= cutoff else 0)(writers, answer)
 
     return follow
-
-
-@dataclass(frozen=True)
-class Drafted:
-    """The small model writes up to k tokens ahead, the large one keeps a beginning and writes the next."""
-
-    k: int
-    keeps: Callable[[Writer, Sequence[int], int], bool]
-    cutoff: float = 0.0
-    is_large_first: bool = False
-
-    def __call__(self, writers: Writers, answer: Answer) -> None:
-        small, large = writers[:2]
-        if self.is_large_first:
-            answer.write(large.read(answer.text).token, 1)
-        while not answer.is_over:
-            draft = self._draft(small, answer)
-            for place, token in enumerate(draft):
-                if not self.keeps(large, answer.text, token):
-                    answer.discarded += len(draft) - place
-                    break
-                answer.write(token, 0)
-            if answer.is_over:  # the large model has read the end and written on
-                answer.discarded += 1
-            else:
-                answer.write(large.read(answer.text).token, 1)
-
-    def _draft(self, small: Writer, answer: Answer) -> list[int]:
-        ahead = Answer(answer.prompt, answer.max_tokens, tokens=list(answer.tokens))
-        ahead.authors = list(answer.authors)
-        while len(ahead.tokens) < len(answer.tokens) + self.k and not ahead.is_over:
-            reading = small.read(ahead.text)
-            if reading.max_prob < self.cutoff:
-                answer.discarded += 1
-                break
-            ahead.write(reading.token, 0)
-        return ahead.tokens[len(answer.tokens) :]
-
-
-def speculative(k: int) -> Rule:
-    return Drafted(k, lambda large, text, token: large.read(text).token == token)
-
-
-def bild(cutoff: float, rollback: float, k: int) -> Rule:
-    return Drafted(k, lambda large, text, token: not large.nll(text, token) > rollback, cutoff, True)
 
 
 class Livelock(Exception):

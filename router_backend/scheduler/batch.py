@@ -69,7 +69,7 @@ class Row(NamedTuple):
     prompt_len: int = 0
     stop_ids: frozenset[int] = frozenset()
     draft: int = 0
-    """Of a sampling row: so many of its last tokens are a draft, to be read too (`DraftReading`)."""
+    """So many of a sampling row's last tokens are a draft, to be read too (`DraftReading`); else 0."""
 
     @property
     def end(self) -> int:

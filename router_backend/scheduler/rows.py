@@ -80,18 +80,19 @@ class RowBuilder:
             return None
         self.roster.kv.reserve(sequence, end)
         self._launch(sequence)
+        is_sampling = end == len(sequence.tokens)
         return Row(
             sequence.request_id,
             sequence.tokens[start:end],
             start,
             sequence.blocks,
-            end == len(sequence.tokens),
+            is_sampling,
             sequence.request.sampling,
             sequence.attempt,
             sequence.tokens,
             sequence.request.prompt_len,
             sequence.request.stop_ids,
-            sequence.draft,
+            sequence.draft if is_sampling else 0,
         )
 
     def _begin(self, sequence: Sequence) -> bool:

@@ -10,36 +10,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask
-from python_backend.runner.heads.card import HeadCard, write_card
-from python_backend.runner.heads.vocabulary import tokenizer_sha
-from tests import reference
+from tests.contract import heads
 from tests.contract.routed_system import Client, RoutedSystem
-from tests.published_routers import (
-    HIDDEN,
-    TOPK,
-    VOCAB,
-    CiterNetwork,
-    R2RNetwork,
-    R2RShape,
-    randomised,
-    save_citer,
-    save_r2r,
-)
+from tests.published_routers import HIDDEN, VOCAB
 from tests.reference import LARGE, SMALL, Answer
 from tests.tiny_models import TinyModel, frozen, tiny_model_dir
-from tools.convert_router import main as convert
 
 EOS_IDS = frozenset({1, 5, 7, 8})
 MODELS = (
@@ -64,10 +48,8 @@ class Step:
 Score = Callable[[Step], float]
 
 
-@cache
 def models() -> tuple[PreTrainedModel, PreTrainedModel]:
-    small, large = (reference.load(tiny_model_dir(model), torch.float64) for model in MODELS)
-    return small, large
+    return heads.network(MODELS[SMALL]), heads.network(MODELS[LARGE])
 
 
 @torch.inference_mode()
@@ -93,38 +75,17 @@ def sequential(ask: Ask, leaves: Callable[[Step], bool]) -> tuple[Answer, list[S
     return answer, steps
 
 
-@cache
-def citer() -> CiterNetwork:
-    network = randomised(CiterNetwork(HIDDEN)).double()
-    assert isinstance(network, CiterNetwork)
-    return network
-
-
-@cache
-def r2r() -> R2RNetwork:
-    network = randomised(R2RNetwork(R2RShape(embedding=HIDDEN)))
-    assert isinstance(network, R2RNetwork)
-    with torch.no_grad():
-        network.token_embeddings.weight.copy_(models()[SMALL].get_input_embeddings().weight[:VOCAB])
-        network.backbone.output_layer[1].bias.fill_(-1.6)
-    return network.double()
-
-
-@torch.inference_mode()
 def confidence(step: Step) -> float:
-    return float(citer()(step.hidden[None])[0])
+    return float(heads.confidence(step.hidden[None])[0])
 
 
-@torch.inference_mode()
 def divergence(step: Step) -> float:
-    top = step.logits.topk(TOPK).values
-    return float(r2r()(step.hidden[None], torch.tensor([step.token]), top[None])[0])
+    tokens = torch.tensor([step.token])
+    return float(heads.divergence(MODELS[SMALL], step.hidden[None], tokens, step.logits[None])[0])
 
 
-@torch.inference_mode()
 def deferral(step: Step) -> float:
-    row = models()[SMALL].lm_head.weight[11]
-    return float(torch.sigmoid(step.hidden @ row))
+    return float(heads.deferral(MODELS[SMALL], step.hidden[None])[0])
 
 
 def on_the_cliff(step: Step) -> bool:
@@ -135,22 +96,10 @@ def on_the_cliff(step: Step) -> bool:
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("heads")
-    save_citer(citer().float(), folder / "citer.pth")
-    save_r2r(r2r().float(), folder / "r2r.pt")
-    citer().double()
-    r2r().double()
-    names = ("--small", "s", "--large", "l", "--tokenizer", str(tiny_model_dir(MODELS[SMALL])))
-    for form, source, *more in (("citer", "citer.pth", "--cutoff", "0.2"), ("r2r", "r2r.pt")):
-        assert convert([form, str(folder / source), str(folder / form), *names, *more]) == 0
-    write_head(folder / "defer", "co_llm", "defer_row", {"row": defer_row()})
-    write_head(folder / "cliff", "citer", "citer_mlp", cliff())
-    with RoutedSystem(deployment(), folder) as running:
+    loaded = heads.write_heads(folder, MODELS[SMALL])
+    heads.write_head(folder / "cliff", MODELS[SMALL], ("citer", "citer_mlp"), cliff())
+    with RoutedSystem(deployment({**loaded, "cliff": "cliff"}), folder) as running:
         yield running
-
-
-def defer_row() -> Tensor:
-    weight: Tensor = models()[SMALL].lm_head.weight[11]
-    return weight.detach().float().clone()
 
 
 def cliff() -> dict[str, Tensor]:
@@ -161,22 +110,11 @@ def cliff() -> dict[str, Tensor]:
     return {"up.weight": up, "output.weight": torch.tensor([[1.0, -1.0]]), **biases}
 
 
-def write_head(folder: Path, algorithm: str, kind: str, tensors: dict[str, Tensor]) -> None:
-    folder.mkdir()
-    fields = {"algorithm": algorithm, "kind": kind, "small": "s", "large": "l", "hidden_size": HIDDEN}
-    operator = {"citer": "<", "co_llm": ">"}[algorithm]
-    sha = tokenizer_sha(tiny_model_dir(MODELS[SMALL]))
-    card = {**fields, "tokenizer_sha": sha, "cutoff": 0.5, "operator": operator}
-    write_card(folder, HeadCard.model_validate(card))
-    save_file(tensors, folder / "router.safetensors")
-
-
-def deployment() -> Deployment:
-    heads = {"citer": "citer", "r2r": "r2r", "co_llm": "defer", "cliff": "cliff"}
+def deployment(loaded: dict[str, str]) -> Deployment:
     base = {"dtype": "float64", "kv_tokens": 2048, "block_size": 4, "batch_tokens_max": 24, "batch_max": 8}
     dirs = [str(tiny_model_dir(model)) for model in MODELS]
     models = [
-        {**base, "name": "small", "model_dir": dirs[SMALL], "threshold": 2, "heads": heads},
+        {**base, "name": "small", "model_dir": dirs[SMALL], "threshold": 2, "heads": loaded},
         {**base, "name": "large", "model_dir": dirs[LARGE], "threshold": 1},
     ]
     front = {"heartbeat_ms": 50, "peer_timeout_s": 20}

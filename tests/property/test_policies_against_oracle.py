@@ -17,7 +17,7 @@ from router_backend.handoff.message import Handoff
 from router_backend.policies import registry
 from router_backend.policies.mixture import Mixture
 from router_backend.policies.r_stitch import RStitch
-from tests import oracle
+from tests import oracle, oracle_holding
 from tests.oracle import END, Answer, Livelock, Rolling, Rule, Writer, Writers
 from tests.small_cluster import Shape, SmallCluster, Story, is_answered, place
 
@@ -25,6 +25,7 @@ REQUESTS = 500
 REQUESTS_OF_A_VARIANT = 160
 LOG2 = math.log(2.0)
 WRITERS = tuple(Writer(model) for model in range(3))
+AGREEING = tuple(Writer(model, shared=160) for model in range(3))
 
 
 def spec(name: str, **params: float | str) -> PolicySpec:
@@ -45,9 +46,9 @@ TWO_MODELS: dict[str, tuple[PolicySpec, Rule]] = {
         Rolling(2.0, 1.5, 3),
     ),
     "mixture": (spec("mixture", small=0.75, large=0.25), oracle.mixture(0.75, 0.25)),
-    "cascade": (spec("cascade", cutoff=0.4), oracle.cascade(0.4)),
-    "bild": (spec("bild", cutoff=0.25, rollback_cutoff=5.0), oracle.bild(0.25, 5.0, 10)),
-    "speculative": (spec("speculative"), oracle.speculative(4)),
+    "cascade": (spec("cascade", cutoff=0.4), oracle_holding.cascade(0.4)),
+    "bild": (spec("bild", cutoff=0.25, rollback_cutoff=5.0), oracle_holding.bild(0.25, 5.0, 10)),
+    "speculative": (spec("speculative"), oracle_holding.speculative(4)),
 }
 VARIANTS: dict[str, tuple[PolicySpec, Rule]] = {
     "citer, 3 tokens": (spec("citer", cutoff=0.25, k=3), oracle.citer(0.25, k=3)),
@@ -65,14 +66,17 @@ VARIANTS: dict[str, tuple[PolicySpec, Rule]] = {
     ),
     "bild, short drafts": (
         spec("bild", k=2, cutoff=0.5, rollback_cutoff=7.5),
-        oracle.bild(0.5, 7.5, 2),
+        oracle_holding.bild(0.5, 7.5, 2),
     ),
-    "the longest drafts": (spec("bild", k=32, cutoff=0.0, rollback_cutoff=7.9), oracle.bild(0.0, 7.9, 32)),
+    "the longest drafts": (
+        spec("bild", k=32, cutoff=0.0, rollback_cutoff=7.9),
+        oracle_holding.bild(0.0, 7.9, 32),
+    ),
 }
 THREE_MODELS: dict[str, tuple[PolicySpec, Rule]] = {
     "mixture": (spec("mixture", small=0.5, large=0.3, huge=0.2), oracle.mixture(0.5, 0.3, 0.2)),
     "equal mixture": (spec("mixture"), oracle.mixture(1 / 3, 1 / 3, 1 / 3)),
-    "cascade": (spec("cascade", cutoff=0.4), oracle.cascade(0.4)),
+    "cascade": (spec("cascade", cutoff=0.4), oracle_holding.cascade(0.4)),
     "r2r to the largest": (spec("r2r", cutoff=0.75), oracle.r2r(0.75, large=2)),
     "r2r to a named one": (spec("r2r", cutoff=0.75, large="large"), oracle.r2r(0.75, large=1)),
 }
@@ -146,11 +150,12 @@ def check(story: Story, answer: Answer) -> None:
 def run_both(case: tuple[PolicySpec, Rule], models: int, count: int) -> SmallCluster:
     """Four clusters of different seeds and shapes share the requests; returns the last."""
     policy, rule = case
+    writers = (AGREEING if policy.name == "speculative" else WRITERS)[:models]
     for seed in range(4):
-        cluster = SmallCluster(WRITERS[:models], shape(models, seed), seed)
+        cluster = SmallCluster(writers, shape(models, seed), seed)
         answers = []
         for story in cluster.run(requests(count // 4, seed, policy)):
-            answers.append(expected(rule, story.request, WRITERS[:models]))
+            answers.append(expected(rule, story.request, writers))
             check(story, answers[-1])
         assert cluster.count("committed") == sum(len(answer.tokens) for answer in answers)
         assert cluster.count("discarded") == sum(answer.discarded for answer in answers)
