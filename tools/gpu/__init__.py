@@ -1,1 +1,1 @@
-"""Routing on one GPU with nothing but torch, measured by `tools.bench_gpu`; imports nothing else from here."""
+"""Routing on one GPU with nothing but torch, measured by `tools.bench_gpu`; imports nothing else."""
