@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,12 +29,13 @@ STRICT = ["--tolerance", "1e-5", "--steps", "2", "--prompt", PROMPT]
 
 @pytest.fixture
 def emulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The emulated package, and the class of TensorRT that it takes its engine's methods from."""
-    names = [symbol.name.rpartition(".")[2] for symbol in SYMBOLS if symbol.module == "tensorrt"]
-    tensorrt = ModuleType("tensorrt")
-    tensorrt.ICudaEngine = type("ICudaEngine", (), dict.fromkeys(names))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tensorrt", tensorrt)
+    """The emulated package; where it brings no TensorRT, the class whose names are looked for."""
     with use_emulator():
+        if find_spec("tensorrt") is None:
+            names = [symbol.name.rpartition(".")[2] for symbol in SYMBOLS if symbol.module == "tensorrt"]
+            tensorrt = ModuleType("tensorrt")
+            tensorrt.ICudaEngine = type("ICudaEngine", (), dict.fromkeys(names))  # type: ignore[attr-defined]
+            monkeypatch.setitem(sys.modules, "tensorrt", tensorrt)
         yield
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.docker.compose_file import configured
 from tests.source_tree import ROOT
@@ -68,7 +69,18 @@ def test_a_server_is_built_from_a_file_of_this_repository(services: dict[str, An
 
 
 def test_paths_that_are_mounted_are_there(services: dict[str, Any]) -> None:
-    servers = [services[name] for name in SERVERS]
-    sources = [volume.split(":")[0] for server in servers for volume in server.get("volumes", [])]
+    volumes = [volume for service in services.values() for volume in service.get("volumes", [])]
+    sources = [volume.split(":")[0] for volume in volumes]
     ours = [Path(source) for source in sources if source.startswith(".")]
     assert [str(path) for path in ours if not (ROOT / "docker" / path).exists()] == []
+
+
+def test_prometheus_reads_the_rules_that_it_names_and_finds_the_server_by_its_alias(
+    services: dict[str, Any],
+) -> None:
+    own = yaml.safe_load((ROOT / "docker" / "monitoring" / "prometheus.yml").read_text())
+    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert {f"/etc/prometheus/{name}" for name in own["rule_files"]} <= mounted
+    (target,) = own["scrape_configs"][0]["static_configs"][0]["targets"]
+    for name in SERVERS:
+        assert target.split(":")[0] in services[name]["networks"]["default"]["aliases"]
