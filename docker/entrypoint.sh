@@ -13,8 +13,10 @@ exec python3 -m tools.serve \
   --http-port "${HTTP_PORT:-8000}" \
   --grpc-port "${GRPC_PORT:-8001}" \
   --metrics-port "${METRICS_PORT:-8002}" \
+  --openai-port "${OPENAI_PORT:-8003}" \
   --repository "${MODEL_REPOSITORY:-model_repository}" \
   --drain-s "${DRAIN_S:-30}" \
   ${POLICY:+--policy "$POLICY"} \
   ${CUTOFF:+--cutoff "$CUTOFF"} \
+  ${API_KEYS:+--api-keys "$API_KEYS"} \
   "$@"

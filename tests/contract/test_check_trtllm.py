@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -124,6 +125,17 @@ def test_an_engine_that_computes_wrongly_fails_where_it_is_wrong(
     assert failing["small: parked, back with three tokens inside a block beside decodes"].endswith(
         "set `resume: align` for this model (align and one_by_one passed)"
     )
+
+
+@pytest.mark.parametrize(("seed", "outcome"), [(MODEL.seed, "PASS"), (MODEL.seed + 1, "FAIL")])
+def test_a_greedy_answer_is_that_of_the_llm_api_on_the_same_weights_and_no_others(
+    emulator: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int, outcome: str
+) -> None:
+    weights = tiny_model_dir(replace(MODEL, seed=seed))
+    status, rows = report(capsys, repository(tmp_path), "--weights", f"small={weights}")
+    assert rows["symbols of llm_api"]["outcome"] == "PASS"
+    assert rows["small: 32 greedy tokens against the LLM API"]["outcome"] == outcome
+    assert status == (0 if outcome == "PASS" else 1)
 
 
 def test_without_tensorrt_llm_it_says_what_is_missing_and_what_to_run(

@@ -49,7 +49,7 @@ def test_an_image_runs_as_a_user_and_validates_through_its_entry_point(name: str
     assert settings.user == "10001:10001"
     assert (settings.entrypoint, settings.command) == (("docker/entrypoint.sh",), ("serve",))
     assert settings.healthcheck == ("python3", "docker/healthcheck.py")
-    assert (settings.workdir, settings.ports) == ("/opt/token_router", ("8000", "8001", "8002"))
+    assert (settings.workdir, settings.ports) == ("/opt/token_router", ("8000", "8001", "8002", "8003"))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -13,7 +13,8 @@ from tests.source_tree import ROOT
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
 USUAL = [
     *("-m", "tools.serve", "--host", "0.0.0.0", "--http-port", "8000", "--grpc-port", "8001"),
-    *("--metrics-port", "8002", "--repository", "model_repository", "--drain-s", "30"),
+    *("--metrics-port", "8002", "--openai-port", "8003"),
+    *("--repository", "model_repository", "--drain-s", "30"),
 ]
 
 
@@ -51,7 +52,7 @@ def test_options_are_handed_on_and_the_environment_sets_the_rest(stand_in: Path)
 
 
 def test_an_empty_variable_is_no_variable(stand_in: Path) -> None:
-    assert words(stand_in, POLICY="", CUTOFF="", MODEL_REPOSITORY="") == USUAL
+    assert words(stand_in, POLICY="", CUTOFF="", API_KEYS="", MODEL_REPOSITORY="") == USUAL
 
 
 def test_any_other_command_is_run_as_it_is(stand_in: Path) -> None:
