@@ -49,6 +49,18 @@ def test_the_pytorch_flow_shows_the_hidden_state_that_the_logits_come_from() -> 
 
 
 @pytest.mark.usefixtures("emulator")
+def test_the_pytorch_flow_reads_a_draft_in_one_pass() -> None:
+    """As it reads each of its tokens by itself; the others, which show one token of a row, read none."""
+    runner = runner_factory("trtllm_torch")(settings())
+    draft = ROW._replace(token_ids=[5, 6, 7, 8], history=[5, 6, 7, 8], draft=2)
+    read = runner.execute(plan(Needs(), draft, ROW._replace(blocks=[4]))).draft
+    alone = [runner.execute(plan(Needs(), ROW._replace(token_ids=[5, 6, 7][:end]))) for end in (2, 3)]
+    assert read is not None
+    assert read.tokens[0].tolist() == [one.tokens[0] for one in alone]
+    assert runner_factory("trtllm_llm")(settings()).info.draft_max == 0
+
+
+@pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("flow", FLOWS)
 def test_a_step_in_which_nobody_samples_answers_nothing(flow: str) -> None:
     runner = runner_factory(flow)(settings())

@@ -113,6 +113,16 @@ def row(tokens: list[int], **changes: Any) -> Row:
     return Row(RequestId("r"), tokens, 0, [2, 3], True, Sampling(), 0)._replace(**changes)
 
 
+@pytest.mark.usefixtures("emulator")
+def test_a_workspace_of_another_release_is_named_when_the_engine_is_loaded(tmp_path: Path) -> None:
+    """Seven pointers a rank and two, where the installed release has three."""
+    older = Build(tp_size=2, tensors={"all_reduce_workspace": {"shape": [16], "largest": [16]}})
+    with pytest.raises(
+        ConfigError, match="all_reduce_workspace: the engine takes 16 pointers, this release al"
+    ):
+        TrtllmRunner(replace(settings(tmp_path / "large", older), tensor_parallel=2))
+
+
 def test_a_workspace_of_another_release_is_named_with_both_lengths() -> None:
     found = FoundTensor("all_reduce_workspace", Direction.INPUT, "int64", (16,), (16,))
     assert workspace_fault(16, [found]) == ""

@@ -197,7 +197,7 @@ def test_every_policy_answers_on_triton_what_its_sequential_reference_answers(se
         assert body["text_output"] == tokenizer.decode(tokens), job
         assert (sources if isinstance(sources, list) else [sources]) == job.expected.authors, job
     assert {author for job in asked for author in job.expected.authors} == {SMALL, LARGE}
-    assert eventually(lambda: metric(server, "token_router_direct_resumes_total", model="large") > 0)
+    assert eventually(lambda: metric(server, "token_router_resume_total", model="large", kind="direct") > 0)
 
 
 def test_a_lost_rank_ends_its_requests_with_an_error_and_is_seen(server: TritonServer) -> None:

@@ -8,7 +8,7 @@ The invariant: equal feeds make equal batches, so all ranks run the same steps o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -17,13 +17,15 @@ import numpy.typing as npt
 
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.request import RequestId, Sampling
-from router_backend.scheduler.batch import BatchPlan, LaunchReason, Needs, Row, StepOutput
+from router_backend.scheduler.batch import BatchPlan, DraftReading, LaunchReason, Needs, Row, StepOutput
 
 Int32s = npt.NDArray[np.int32]
 WORD_BYTES = 4
 ROW_WORDS = 5
 """Of each row: whether it samples, its start, the prompt's length, the number of tokens and of blocks."""
 PLAIN = Sampling()
+SCORES, DRAFT = "scores.", "draft."
+"""What the nested columns of an output are called."""
 
 
 def pack_feed(plan: BatchPlan) -> bytes:
@@ -72,7 +74,7 @@ def pack_plan(plan: BatchPlan) -> bytes:
 def _told(row: Row, sampling: int) -> list[Any]:
     history = list(row.history) if row.sampling.is_constrained else []
     stops = sorted(row.stop_ids) if row.sampling.min_tokens else []
-    return [row.request_id, sampling, row.attempt, history, stops]
+    return [row.request_id, sampling, row.attempt, row.draft, history, stops]
 
 
 def _changed(sampling: Sampling) -> dict[str, Any]:
@@ -92,10 +94,13 @@ def unpack_plan(frame: bytes) -> tuple[BatchPlan, bytes]:
             request_id=RequestId(name),
             sampling=samplings[sampling],
             attempt=attempt,
+            draft=draft,
             history=history,
             stop_ids=frozenset(stops),
         )
-        for row, (name, sampling, attempt, history, stops) in zip(fed.rows, header["rows"], strict=True)
+        for row, (name, sampling, attempt, draft, history, stops) in zip(
+            fed.rows, header["rows"], strict=True
+        )
     )
     needs = Needs(**{name: _frozen(value) for name, value in header["needs"].items()})
     return BatchPlan(fed.step, rows, needs, LaunchReason(header["reason"])), feed
@@ -107,8 +112,11 @@ def _frozen(value: Any) -> Any:
 
 def pack_output(output: StepOutput) -> bytes:
     own = {field.name: getattr(output, field.name) for field in fields(output)}
-    scores: Mapping[str, Any] = own.pop("scores")
-    columns = [*own.items(), *((f"scores.{name}", score) for name, score in scores.items())]
+    nested: dict[str, Mapping[str, Any]] = {SCORES: own.pop("scores"), DRAFT: _reading(own.pop("draft"))}
+    columns = [
+        *own.items(),
+        *((prefix + name, column) for prefix, part in nested.items() for name, column in part.items()),
+    ]
     arrays = [(name, np.ascontiguousarray(column)) for name, column in columns if column is not None]
     header = [[name, array.dtype.str, array.shape] for name, array in arrays]
     return _joined(header, b"".join(array.tobytes() for _, array in arrays))
@@ -122,12 +130,18 @@ def unpack_output(frame: bytes) -> StepOutput:
         array = np.frombuffer(body, dtype, count, begin).reshape(shape).copy()
         columns[name] = array
         begin += array.nbytes
-    scores = {name.removeprefix("scores."): columns.pop(name) for name in _scored(columns)}
-    return StepOutput(scores=scores, **columns)
+    scores, reading = (_taken(columns, prefix) for prefix in (SCORES, DRAFT))
+    return StepOutput(scores=scores, draft=DraftReading(**reading) if reading else None, **columns)
 
 
-def _scored(names: Mapping[str, Any]) -> Sequence[str]:
-    return [name for name in names if name.startswith("scores.")]
+def _reading(reading: DraftReading | None) -> dict[str, Any]:
+    return {} if reading is None else {field.name: getattr(reading, field.name) for field in fields(reading)}
+
+
+def _taken(columns: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The columns whose names begin like that, taken out, without the prefix."""
+    names = [name for name in columns if name.startswith(prefix)]
+    return {name.removeprefix(prefix): columns.pop(name) for name in names}
 
 
 def pack_info(info: RunnerInfo) -> bytes:

@@ -23,6 +23,8 @@ RANKS = "TOKEN_ROUTER_RANKS"
 TRACES = ("OMPI_COMM_WORLD_", "OMPI_MCA_orte_", "OMPI_UNIVERSE_", "ORTE_", "PMIX_", "PMI_")
 PATIENCE_S = 5.0
 """How long a rank may take to end by itself."""
+ORDERLY_S = 2.0
+"""How long a launcher may take to end its ranks when it is told to."""
 
 
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
@@ -56,10 +58,17 @@ class Processes:
         for child in self._children:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(patience_s)
+        # A launcher that is told to end ends its ranks and waits for them; one that is killed cannot.
+        for order in (signal.SIGTERM, signal.SIGKILL):
+            self._tell_all(order)
+
+    def _tell_all(self, order: signal.Signals) -> None:
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+                os.killpg(child.pid, order)
+        for child in self._children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(ORDERLY_S if order is signal.SIGTERM else None)
 
 
 def _ending(status: int) -> str:

@@ -7,6 +7,7 @@ of the engine on rank 0 is an answer; on any other rank it ends that process, wh
 
 from __future__ import annotations
 
+import contextlib
 from multiprocessing.connection import Client, Connection
 
 from python_backend.runner.base import ModelRunner
@@ -26,10 +27,11 @@ FAILURE = b"-"
 
 
 def refuse(socket_path: str, error: ConfigError) -> None:
-    """What rank 0 says instead of `serve` when its engine cannot be built."""
-    connection = Client(socket_path, family="AF_UNIX")
-    _post(connection, FAILURE, _words(error).encode())
-    connection.close()
+    """What a rank says instead of `serve` when its engine cannot be built."""
+    with contextlib.suppress(ConnectionError):  # another rank was heard first
+        connection = Client(socket_path, family="AF_UNIX")
+        _post(connection, FAILURE, _words(error).encode())
+        connection.close()
 
 
 def serve(engine: ModelRunner, communicator: Communicator, socket_path: str) -> None:

@@ -41,6 +41,7 @@ class StandardServing:
             settings.block_size,
             config.eos_ids,
             config.hidden_size,
+            draft_max=0,
         )
         api, cache_config, self._sampling = _llm_api()
         self._numbers = StepNumbers(HeadBook({}), settings.model)

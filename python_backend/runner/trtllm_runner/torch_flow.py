@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from python_backend.runner import drafts
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.runner.resuming import Resume, ResumingRunner
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
@@ -46,7 +47,7 @@ class TorchFlowRunner:
         self._settings = settings
         self._layers = config.num_layers
         tokens_max = settings.tokens_max(settings.block_size)
-        self.device = Device(aligned_words(tokens_max))
+        self.device = Device(2 * aligned_words(tokens_max))
         self._theirs = torch_installation()
         weights = stored_tensors(settings.model_dir)
         self._model = _loaded(self._theirs, settings, weights).to(self.device.torch)
@@ -75,8 +76,9 @@ class TorchFlowRunner:
         if not sampled:
             self.device.synchronize()
             return StepOutput(NOTHING)
-        ends = torch.from_numpy(step.values["last_token_ids"][sampled] - 1).to(self.device.torch)
-        last = hidden.index_select(0, ends)
+        ends = step.values["last_token_ids"][sampled].astype(np.int64) - 1
+        looked = torch.from_numpy(drafts.looked_at(ends, plan.sampling_rows)).to(self.device.torch)
+        last = hidden.index_select(0, looked)
         logits = self._model.lm_head(last)[:, : self.info.vocab_size]
         return self._numbers.output(plan, last, logits)
 
@@ -85,11 +87,12 @@ class TorchFlowRunner:
         metadata = self._metadata(step)
         metadata.prepare()
         self._cache.fill(metadata, step)
-        placed = self.device.staged({"input_ids": step.values["input_ids"]})
-        positions = torch.from_numpy(step.values["position_ids"]).to(self.device.torch)
+        placed = self.device.staged({name: step.values[name] for name in ("input_ids", "position_ids")})
         with self._theirs.extra_attrs({"attention_metadata": weakref.ref(metadata)}):
             hidden: Tensor = self._model.model(
-                input_ids=placed["input_ids"], position_ids=positions[None], attn_metadata=metadata
+                input_ids=placed["input_ids"],
+                position_ids=placed["position_ids"][None],
+                attn_metadata=metadata,
             )
         return hidden
 

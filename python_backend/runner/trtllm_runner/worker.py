@@ -9,14 +9,21 @@ from __future__ import annotations
 import logging
 import sys
 
+from python_backend.runner.base import ModelRunner
 from python_backend.runner.ranks.worker import refuse, serve
 from python_backend.runner.trtllm_runner.installation import engine_installation
 from python_backend.runner.trtllm_runner.mpi_communicator import MpiCommunicator
-from python_backend.runner.trtllm_runner.runner import TrtllmRunner
-from python_backend.runner.trtllm_runner.settings import unpacked
+from python_backend.runner.trtllm_runner.settings import TrtllmSettings, unpacked
 from router_backend.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+
+
+def build_rank(settings: TrtllmSettings) -> ModelRunner:
+    """This rank's engine. What is missing in the installation is told before anything heavy is imported."""
+    from python_backend.runner.trtllm_runner.runner import TrtllmRunner
+
+    return TrtllmRunner(settings)
 
 
 def main(settings: str, socket_path: str) -> int:
@@ -25,7 +32,7 @@ def main(settings: str, socket_path: str) -> int:
     try:
         communicator = MpiCommunicator(engine_installation().mpi_comm())
         rank = communicator.rank
-        engine = TrtllmRunner(unpacked(settings))
+        engine = build_rank(unpacked(settings))
     except ConfigError as error:
         _log.error("rank %d: %s", rank, error)
         if rank == 0:

@@ -19,7 +19,7 @@ from python_backend.runner.ranks.frames import (
     unpack_plan,
 )
 from router_backend.core.request import RequestId, Sampling
-from router_backend.scheduler.batch import BatchPlan, LaunchReason, Needs, Row, StepOutput
+from router_backend.scheduler.batch import BatchPlan, DraftReading, LaunchReason, Needs, Row, StepOutput
 
 ids = st.lists(st.integers(0, 200_000), min_size=1, max_size=6)
 samplings = st.sampled_from(
@@ -47,6 +47,7 @@ def rows(draw: st.DrawFn) -> Row:
         history,
         draw(st.integers(1, 9000)),
         stops,
+        draw(st.integers(0, 3)),
     )
 
 
@@ -87,15 +88,19 @@ def test_an_output_comes_out_as_it_went_in() -> None:
         topk_ids=np.array([[1, 2, 3], [4, 5, 6]]),
         hidden=np.ones((2, 4), np.float32),
         scores={"citer": np.float32([0.25, 0.5])},
+        draft=DraftReading(np.array([[7], [8]]), np.float32([[0.1], [0.2]])),
     )
     found = unpack_output(pack_output(output))
     assert found.entropy is None and list(found.scores) == ["citer"]
+    assert found.draft is not None and output.draft is not None and found.draft.logprobs is None
     pairs = [
         (found.tokens, output.tokens),
         (found.logprobs, output.logprobs),
         (found.topk_ids, output.topk_ids),
         (found.hidden, output.hidden),
         (found.scores["citer"], output.scores["citer"]),
+        (found.draft.tokens, output.draft.tokens),
+        (found.draft.nll, output.draft.nll),
     ]
     assert all(np.array_equal(got, put) and got.dtype == put.dtype for got, put in pairs)
 
