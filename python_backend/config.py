@@ -163,6 +163,9 @@ class Deployment(Settings):
     finishes it alone), retry (it goes on once the model is back). docs/hosts.md."""
     retry_s: float = Field(10.0, gt=0)
     """Longest wait for a model that can go on; then the request ends with an error."""
+    allowed_dirs: tuple[str, ...] = ()
+    """Folders outside the repository that its paths and links may lead into; whoever names one trusts it.
+    Default: everything must be inside."""
     run_dir: str = ""
     """Folder of the sockets; default: private to the running server."""
     transport: Literal["ipc", "tcp"] = "ipc"

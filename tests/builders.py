@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from router_backend.core.effects import Close, Effect, Emit, Send
-from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, RequestKey
 from router_backend.handoff.message import Handoff
 from router_backend.policies.base import Place
 from router_backend.policies.registry import PolicyBook
@@ -26,6 +26,10 @@ ALWAYS = PolicySpec("fixed", (("mode", "always"),))
 def request(name: str = "r", prompt: Sequences[int] = (1, 2, 3), **changes: Any) -> Request:
     fields: dict[str, Any] = {"max_tokens": 8, "policy": NEVER, "stop_ids": frozenset({EOS})}
     return Request(RequestId(name), tuple(prompt), **{**fields, **changes})
+
+
+def key(name: str = "r", epoch: int = 0) -> RequestKey:
+    return RequestKey(RequestId(name), epoch)
 
 
 def stitch(cutoff: float) -> PolicySpec:

@@ -150,7 +150,7 @@ class ClientLoop:
 
     def _commit(self, emit: Emit) -> None:
         client = self._clients.get(emit.request_id)
-        if client is None:
+        if client is None or client.request.epoch != emit.epoch:
             return
         # One model commits everything and one thread delivers it: nothing to put in order.
         assert emit.position == len(client.token_ids), (emit, len(client.token_ids))
@@ -163,9 +163,10 @@ class ClientLoop:
             client.port.put(Piece(token_ids=emit.token_ids, sources=sources, logprobs=told))
 
     def _close(self, close: Close) -> None:
-        client = self._clients.pop(close.request_id, None)
-        if client is None:
+        client = self._clients.get(close.request_id)
+        if client is None or client.request.epoch != close.epoch:
             return
+        del self._clients[close.request_id]
         code, message = split_code(close.message)
         _finish(client, close.reason, code, message, close.usage)
 

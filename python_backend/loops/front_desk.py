@@ -110,7 +110,7 @@ class FrontDesk:
 
     def on_emit(self, emit: Emit, now: float) -> None:
         opened = self._living.get(emit.request_id)
-        if opened is None or opened.answer is None:
+        if opened is None or opened.answer is None or not opened.is_in_life(emit.epoch):
             self._counts.stale_messages += 1
             return
         before = opened.answer.output_tokens
@@ -126,7 +126,7 @@ class FrontDesk:
 
     def on_close(self, close: Close, now: float) -> None:
         opened = self._living.get(close.request_id)
-        if opened is None or opened.answer is None:
+        if opened is None or opened.answer is None or not opened.is_in_life(close.epoch):
             self._note_late_close(close.request_id, now)
             return
         code, message = split_code(close.message)

@@ -7,6 +7,7 @@ piece with a finish, also when a subserver dies or the loop itself stops.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from python_backend.text.base import TextCodec
 from python_backend.transport.base import Frames, HandoffTransport
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import RemoteProtocolError
-from router_backend.core.request import RequestId
+from router_backend.core.request import RequestId, RequestKey
 from router_backend.handoff.codec import unpack
 from router_backend.handoff.message import Beat
 from router_backend.stream.admission import DrainingError
@@ -95,6 +96,8 @@ class FrontLoop:
         self._tick_s = min(max(settings.flush_ms / 2000.0, TICK_S_MIN), TICK_S_MAX)
         self._beat_at = self._tick_at = now
         self._stop_at: float | None = None
+        # Counted on from a number that differs from process to process: no epoch is given twice.
+        self._epochs = itertools.count(parts.instance)
         self._events: deque[FrontEvent] = deque()
         self._gate = Lock()
         self._is_stopped = False
@@ -170,7 +173,8 @@ class FrontLoop:
 
     def _read(self, event: Asked) -> None:
         beats = self._peers.beats()
-        job = self._parts.readers.submit(self._parts.door.admit, event.ask, event.request_id, beats)
+        key = RequestKey(event.request_id, next(self._epochs))
+        job = self._parts.readers.submit(self._parts.door.admit, event.ask, key, beats)
         job.add_done_callback(partial(self._on_job_done, event.request_id))
 
     def _on_job_done(self, request_id: RequestId, job: Future[Ticket]) -> None:

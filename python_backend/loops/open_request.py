@@ -44,6 +44,10 @@ class OpenRequest:
         if self.ticket is not None:
             self.routed += sum(model != self.ticket.entry for model in sources)
 
+    def is_in_life(self, epoch: int) -> bool:
+        """Whether what is said of `epoch` concerns the present life."""
+        return self.life is not None and self.life.request.epoch == epoch
+
     @property
     def seed(self) -> int | None:
         return self.ticket.request.sampling.seed if self.ticket else None

@@ -32,7 +32,7 @@ from python_backend.loops.constraint_fields import (
 )
 from python_backend.text.base import TextCodec
 from router_backend.core.errors import CapacityError, ConfigError, PeerLostError, RequestError
-from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestKey, Sampling
 from router_backend.handoff.message import Beat
 from router_backend.stream.lives import PeerLoss
 
@@ -90,7 +90,7 @@ class RequestDoor:
         self._eos_ids = agreement.eos_ids
         self._book = agreement.book(deployment, ModelIndex(deployment.entry_index))
 
-    def admit(self, ask: Ask, request_id: RequestId, beats: Beats) -> Ticket:
+    def admit(self, ask: Ask, key: RequestKey, beats: Beats) -> Ticket:
         """Raises RequestError, CapacityError, or PeerLostError while a model that it needs is down."""
         asked = read_max_tokens(ask.max_tokens)
         stop = read_stop(ask.stop)
@@ -100,7 +100,7 @@ class RequestDoor:
         sampling = self._sampling(ask, vocab_size)
         prompt, echo = self._prompt(ask, vocab_size)
         stop_ids = frozenset() if ask.ignore_eos else self._ends(beats)
-        draft = Request(request_id, prompt, 1, self._home, 0, sampling, spec, stop_ids)
+        draft = Request(key.request_id, prompt, 1, self._home, key.epoch, sampling, spec, stop_ids)
         needed = self._needed(spec, self._entry(draft))
         room = _tightest(self._alive(needed, beats))
         max_tokens = _fitting(asked, self._settings.max_tokens_default, len(prompt), room)

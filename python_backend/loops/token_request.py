@@ -40,6 +40,7 @@ def to_request(ask: Ask, door: TokenDoor, number: int) -> Request:
         prompt=prompt,
         max_tokens=max_tokens,
         home=door.name,
+        epoch=number,
         sampling=_sampling(ask, door, (door.instance + number) & SEED_MAX, max_tokens),
         policy=PolicySpec("fixed", (("entry", door.name), ("mode", "never"))),
         stop_ids=frozenset() if ask.ignore_eos else door.info.eos_ids,

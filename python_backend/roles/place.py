@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from python_backend.config import Deployment, load_deployment
+from python_backend.roles.confinement import check_confined
 from python_backend.transport.directory import open_run_dir, run_dir
 from router_backend.core.errors import ConfigError
 
@@ -38,7 +39,10 @@ class Place:
         return self.parameters[name]
 
     def deployment(self) -> Deployment:
-        return load_deployment(self.repository / self.parameter("deployment", DEPLOYMENT_FILE))
+        """Read, and kept inside the repository."""
+        deployment = load_deployment(self.repository / self.parameter("deployment", DEPLOYMENT_FILE))
+        check_confined(deployment, self.repository)
+        return deployment
 
     def tokenizer_dir(self) -> Path:
         return tokenizer_dir(self.deployment(), self.repository)

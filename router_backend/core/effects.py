@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from router_backend.core.request import ModelIndex, RequestId
+from router_backend.core.request import ModelIndex, OfRequest, RequestId
 
 
 class PeerMessage(Protocol):
@@ -42,7 +42,7 @@ LOGPROB_MIN = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(OfRequest):
     """Tokens that `model` has just committed; `position` is the index of the first in the answer.
 
     `logprobs` has one entry per token when the request asks for them, else none.
@@ -66,7 +66,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class Close(OfRequest):
     """The one terminal effect of a request. `length` = committed output tokens in total, so that the
     home can wait for commits that are still under way."""
 

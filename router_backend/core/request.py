@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NamedTuple, NewType
 
 RequestId = NewType("RequestId", str)
 ModelIndex = NewType("ModelIndex", int)
+
+
+class RequestKey(NamedTuple):
+    """One life of a request id. An id that is used again has a new epoch, and whatever is still said of the
+    old life concerns nobody."""
+
+    request_id: RequestId
+    epoch: int
+
+
+class OfRequest:
+    """What every message about a request has."""
+
+    __slots__ = ()
+    request_id: RequestId
+    epoch: int
+
+    @property
+    def key(self) -> RequestKey:
+        return RequestKey(self.request_id, self.epoch)
+
 
 GREEDY_BELOW = 1e-6
 """Temperatures below this are greedy, so that 0 and 1e-12 give the same answer."""
@@ -65,11 +86,11 @@ class PolicySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(OfRequest):
     """One generation.
 
     `prompt` holds token ids, at least one. `home` names the endpoint that owns the client and
-    receives every commit. `epoch` tells two lives of one id apart.
+    receives every commit. `epoch` tells two lives of one id apart: a home never gives the same one twice.
     """
 
     request_id: RequestId

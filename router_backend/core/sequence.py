@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from router_backend.core.effects import PeerMessage, TokenLogprobs
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import ModelIndex, Request, RequestId, RequestKey
 from router_backend.core.state import Event, State, next_state
 
 
@@ -62,6 +62,10 @@ class Sequence:
     """The policy instance (`router_backend.policies.base.Router`) that decides for this sequence here."""
     scratch: dict[str, Any] = field(default_factory=dict)
     """A policy's own notes about this request on this model."""
+    key: RequestKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.request.key
 
     @property
     def request_id(self) -> RequestId:

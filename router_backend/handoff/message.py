@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from router_backend.core.effects import TokenLogprobs
-from router_backend.core.request import ModelIndex, PolicyValue, Request, RequestId
+from router_backend.core.request import ModelIndex, OfRequest, PolicyValue, Request, RequestId
 
 DRAFT_MAX = 32
 """Longest draft that travels: it bounds the logits that a verifying step must keep."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handoff:
+class Handoff(OfRequest):
     """Control of a request goes from `source` to `target`.
 
     `token_ids` is exactly the suffix that the target has not seen, starting at absolute position
@@ -60,7 +60,7 @@ class Handoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(OfRequest):
     """`source` has admitted a new request: one more is live."""
 
     request_id: RequestId
@@ -69,7 +69,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(OfRequest):
     """The request has ended, for whatever reason: drop what you hold of it, one less is live.
 
     To the author of a draft, `kept` is the absolute length up to which its tokens were kept.
@@ -82,7 +82,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(OfRequest):
     """`source` received a hand-off that starts after the end of what it holds: send again from `have`."""
 
     request_id: RequestId
@@ -146,7 +146,7 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(OfRequest):
     """A home no longer wants the request. Sent to every subserver; idempotent."""
 
     request_id: RequestId

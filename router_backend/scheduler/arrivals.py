@@ -55,10 +55,10 @@ class Arrivals:
         """Take a request, or refuse it with the reason in its `Close`."""
         roster, request = self.roster, admit.request
         self.bounds.check_admission(admit)
-        stone = roster.graveyard.find(request.request_id, request.epoch)
+        stone = roster.graveyard.find(request.key)
         if stone is not None and stone.request is None:
             return roster.close_late(request, stone, 0)
-        if stone is not None or roster.queues.find(request.request_id) is not None:
+        if stone is not None or roster.queues.find(request.key) is not None:
             roster.counters.duplicate_messages += 1
             return []
         tokens = [*request.prompt, *admit.answer]
@@ -76,10 +76,10 @@ class Arrivals:
         """Take control of a request: append what was missed, queue up. Nothing else."""
         roster = self.roster
         self.bounds.check_handoff(handoff)
-        stone = roster.graveyard.find(handoff.request_id, handoff.epoch)
+        stone = roster.graveyard.find(handoff.key)
         if stone is not None:
             return self._bury_late(handoff, stone)
-        sequence = roster.queues.find(handoff.request_id)
+        sequence = roster.queues.find(handoff.key)
         held = len(sequence.tokens) if sequence else 0
         match classify(handoff, sequence.last_seq if sequence else -1, held):
             case Arrival.DUPLICATE:
@@ -99,10 +99,10 @@ class Arrivals:
     def abort(self, abort: Abort) -> list[Effect]:
         """The home lost interest. Idempotent; closes the request if the right to append is here."""
         roster = self.roster
-        sequence = roster.queues.find(abort.request_id)
-        if sequence is None or sequence.request.epoch != abort.epoch:
-            roster.live.pop(abort.request_id, None)
-            roster.graveyard.bury(abort.request_id, abort.epoch, Tombstone(-1, None, is_aborted=True))
+        sequence = roster.queues.find(abort.key)
+        if sequence is None:
+            roster.live.pop(abort.key, None)
+            roster.graveyard.bury(abort.key, Tombstone(-1, None, is_aborted=True))
             return []
         if sequence.state is State.PENDING_RETURN:
             roster.drop(sequence, Event.ABORTED)
@@ -111,7 +111,7 @@ class Arrivals:
 
     def _enqueue(self, sequence: Sequence, now: float) -> None:
         sequence.router = self.policies.router(sequence.request.policy)
-        self.roster.live.setdefault(sequence.request_id, self.roster.settings.model)
+        self.roster.live.setdefault(sequence.key, self.roster.settings.model)
         self.roster.queues.append(sequence, now)
 
     def _first_contact(self, handoff: Handoff, now: float) -> list[Effect]:
@@ -139,7 +139,7 @@ class Arrivals:
             counters.direct_resumes += 1
         else:
             counters.recomputes += 1
-        del self.roster.queues.parked[sequence.request_id]
+        del self.roster.queues.parked[sequence.key]
         self.roster.queues.append(sequence, now)
         return self._accept(sequence, handoff)
 
@@ -179,7 +179,7 @@ class Arrivals:
 
     def _resend(self, nack: Nack) -> list[Effect]:
         """The target of our last hand-off lacks tokens before its base: send it again with them."""
-        sequence = self.roster.queues.find(nack.request_id)
+        sequence = self.roster.queues.find(nack.key)
         sent = sequence.sent if sequence else None
         if sequence is None or not isinstance(sent, Handoff) or not _answers(nack, sequence, sent):
             self.roster.counters.stale_messages += 1
@@ -191,11 +191,10 @@ class Arrivals:
     def _forget(self, message: Finished) -> list[Effect]:
         """Somebody else ended the request: drop the copy here without a word."""
         roster = self.roster
-        roster.live.pop(message.request_id, None)
-        sequence = roster.queues.find(message.request_id)
-        if sequence is None or sequence.request.epoch != message.epoch:
-            stone = Tombstone(-1, None, is_aborted=False)
-            roster.graveyard.bury(message.request_id, message.epoch, stone)
+        roster.live.pop(message.key, None)
+        sequence = roster.queues.find(message.key)
+        if sequence is None:
+            roster.graveyard.bury(message.key, Tombstone(-1, None, is_aborted=False))
         else:
             roster.resolve(sequence, message.kept)
             roster.drop(sequence, _end_of(sequence))
@@ -203,8 +202,8 @@ class Arrivals:
 
     def _count_live(self, message: Admitted) -> list[Effect]:
         self.bounds.check_source(message.source)
-        if self.roster.graveyard.find(message.request_id, message.epoch) is None:
-            self.roster.live.setdefault(message.request_id, message.source)
+        if self.roster.graveyard.find(message.key) is None:
+            self.roster.live.setdefault(message.key, message.source)
         return []
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from router_backend.core.counter_rng import uniforms
-from router_backend.core.request import ModelIndex, RequestId, Sampling
+from router_backend.core.request import ModelIndex, RequestId, RequestKey, Sampling
 from router_backend.core.sequence import Sequence
 
 IntArray = npt.NDArray[np.int64]
@@ -70,6 +70,11 @@ class Row(NamedTuple):
     stop_ids: frozenset[int] = frozenset()
     draft: int = 0
     """So many of a sampling row's last tokens are a draft, to be read too (`DraftReading`); else 0."""
+    epoch: int = 0
+
+    @property
+    def key(self) -> RequestKey:
+        return RequestKey(self.request_id, self.epoch)
 
     @property
     def end(self) -> int:

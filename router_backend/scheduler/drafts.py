@@ -14,7 +14,7 @@ import numpy as np
 
 from router_backend.core.effects import Emit, Reason
 from router_backend.core.errors import PolicyError
-from router_backend.core.request import ModelIndex, RequestId
+from router_backend.core.request import ModelIndex, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.handoff.message import DRAFT_MAX, Handoff
 from router_backend.policies.base import LOCAL
@@ -24,7 +24,7 @@ from router_backend.scheduler.logprobs import Told, logprobs_instead
 from router_backend.scheduler.outcome import Outcome, by_router, emit, end_at, faulty, livelocked
 from router_backend.scheduler.settings import SchedulerSettings
 
-Accepted = dict[RequestId, tuple[Emit, ...]]
+Accepted = dict[RequestKey, tuple[Emit, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Drafts:
                 rows.told[row] = logprobs_instead(sequence, entry, count, output.draft)
             outcome = self._verified(sequence, count)
             if outcome.end is None:
-                accepted[sequence.request_id] = outcome.emits
+                accepted[sequence.key] = outcome.emits
                 going.append(row)
             else:
                 # The model's own token comes behind an end, or behind a mistake.

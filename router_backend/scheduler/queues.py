@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
 
@@ -30,27 +30,27 @@ class Tombstone:
 
 @dataclass(slots=True)
 class Graveyard:
-    """Tombstones by (request id, epoch), the oldest forgotten first."""
+    """Tombstones, the oldest forgotten first."""
 
     size_max: int = 16384
-    _stones: OrderedDict[tuple[RequestId, int], Tombstone] = field(default_factory=OrderedDict)
+    _stones: OrderedDict[RequestKey, Tombstone] = field(default_factory=OrderedDict)
 
-    def bury(self, request_id: RequestId, epoch: int, stone: Tombstone) -> None:
-        self._stones.setdefault((request_id, epoch), stone)
+    def bury(self, key: RequestKey, stone: Tombstone) -> None:
+        self._stones.setdefault(key, stone)
         if len(self._stones) > self.size_max:
             self._stones.popitem(last=False)
 
-    def find(self, request_id: RequestId, epoch: int) -> Tombstone | None:
-        return self._stones.get((request_id, epoch))
+    def find(self, key: RequestKey) -> Tombstone | None:
+        return self._stones.get(key)
 
 
 @dataclass(slots=True)
 class Queues:
-    """The sequences of one model."""
+    """The sequences of one model, by the life of the request that each is of."""
 
-    ready: dict[RequestId, Sequence] = field(default_factory=dict)
-    executing: dict[RequestId, Sequence] = field(default_factory=dict)
-    parked: dict[RequestId, Sequence] = field(default_factory=dict)
+    ready: dict[RequestKey, Sequence] = field(default_factory=dict)
+    executing: dict[RequestKey, Sequence] = field(default_factory=dict)
+    parked: dict[RequestKey, Sequence] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.ready.values()
@@ -60,11 +60,11 @@ class Queues:
     def __len__(self) -> int:
         return len(self.ready) + len(self.executing) + len(self.parked)
 
-    def find(self, request_id: RequestId) -> Sequence | None:
+    def find(self, key: RequestKey) -> Sequence | None:
         """The sequence, unless it has ended and only waits for its step to be over."""
         for queue in (self.ready, self.parked, self.executing):
-            if request_id in queue:
-                found = queue[request_id]
+            if key in queue:
+                found = queue[key]
                 return None if found.state is State.FINISHED else found
         return None
 
@@ -75,7 +75,7 @@ class Queues:
 
     def append(self, sequence: Sequence, now: float) -> None:
         sequence.ready_at = now
-        self.ready[sequence.request_id] = sequence
+        self.ready[sequence.key] = sequence
 
     def put_back(self, sequences: list[Sequence]) -> None:
         """To the front, in this order: they still wait for the token that they began to wait for.
@@ -83,8 +83,8 @@ class Queues:
         Behind the others, two long prompts in a small pool would take each other's blocks for ever.
         """
         if sequences:
-            self.ready = {**{sequence.request_id: sequence for sequence in sequences}, **self.ready}
+            self.ready = {**{sequence.key: sequence for sequence in sequences}, **self.ready}
 
     def remove(self, sequence: Sequence) -> None:
         for queue in (self.ready, self.parked, self.executing):
-            queue.pop(sequence.request_id, None)
+            queue.pop(sequence.key, None)

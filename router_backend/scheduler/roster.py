@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Effect, Reason, Send, Usage
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import ModelIndex, Request, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event
 from router_backend.handoff.message import Finished
@@ -32,7 +32,7 @@ class Roster:
     counters: Counters = field(default_factory=Counters)
     spreads: Spreads = field(default_factory=Spreads)
     graveyard: Graveyard = field(default_factory=Graveyard)
-    live: dict[RequestId, ModelIndex] = field(default_factory=dict)
+    live: dict[RequestKey, ModelIndex] = field(default_factory=dict)
     """Requests anywhere in the system, with the model that announced them."""
     kv: BlockManager = field(init=False)
     _arrivals: int = field(init=False, default=0)
@@ -82,16 +82,16 @@ class Roster:
         sequence.happen(event)
         self.resolve(sequence, kept=0)
         self._bury(sequence.request, sequence.last_seq, is_aborted=event is Event.ABORTED)
-        if sequence.request_id not in self.queues.executing:
+        if sequence.key not in self.queues.executing:
             self.queues.remove(sequence)
             self.kv.release(sequence)
 
     def forget_live_of(self, model: ModelIndex) -> None:
         """What a lost model announced and is not here will never be told finished by it."""
-        held = {sequence.request_id for sequence in self.queues}
-        for request_id in [key for key, announcer in self.live.items() if announcer == model]:
-            if request_id not in held:
-                del self.live[request_id]
+        held = {sequence.key for sequence in self.queues}
+        for key in [key for key, announcer in self.live.items() if announcer == model]:
+            if key not in held:
+                del self.live[key]
 
     def close_late(self, request: Request, stone: Tombstone, length: int) -> list[Effect]:
         """The right to append arrived after the abort: it ends here, once."""
@@ -109,9 +109,9 @@ class Roster:
         return [close, *(Send(peer, finished) for peer in self.settings.peers)]
 
     def _bury(self, request: Request, last_seq: int, is_aborted: bool) -> None:
-        self.live.pop(request.request_id, None)
+        self.live.pop(request.key, None)
         stone = Tombstone(last_seq, request, is_aborted)
-        self.graveyard.bury(request.request_id, request.epoch, stone)
+        self.graveyard.bury(request.key, stone)
 
 
 def _with_kept(effects: list[Effect], sequence: Sequence, kept: int) -> list[Effect]:

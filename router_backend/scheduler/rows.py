@@ -63,7 +63,7 @@ class RowBuilder:
     def _needs(self, rows: Iterable[Row]) -> Needs:
         needs = Needs()
         for row in rows:
-            wanted = self.roster.queues.executing[row.request_id].router.needs
+            wanted = self.roster.queues.executing[row.key].router.needs
             if row.is_sampling and wanted != needs:
                 needs = needs.union(wanted)
         return needs
@@ -93,6 +93,7 @@ class RowBuilder:
             sequence.request.prompt_len,
             sequence.request.stop_ids,
             sequence.draft if is_sampling else 0,
+            sequence.request.epoch,
         )
 
     def _begin(self, sequence: Sequence) -> bool:
@@ -110,4 +111,4 @@ class RowBuilder:
     def _launch(self, sequence: Sequence) -> None:
         sequence.happen(Event.SCHEDULED)
         queues = self.roster.queues
-        queues.executing[sequence.request_id] = queues.ready.pop(sequence.request_id)
+        queues.executing[sequence.key] = queues.ready.pop(sequence.key)

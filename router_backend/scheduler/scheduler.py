@@ -105,7 +105,7 @@ class Scheduler:
         entry = -1
         for row in plan.rows:
             entry += row.is_sampling
-            sequence = roster.queues.executing.pop(row.request_id)
+            sequence = roster.queues.executing.pop(row.key)
             if sequence.state is State.FINISHED:
                 roster.kv.release(sequence)
                 continue
@@ -124,7 +124,7 @@ class Scheduler:
         """The runner failed on this batch: its requests end with an error, nobody else's."""
         effects: list[Effect] = []
         for row in plan.rows:
-            sequence = self.roster.queues.executing.pop(row.request_id)
+            sequence = self.roster.queues.executing.pop(row.key)
             if sequence.state is State.FINISHED:
                 self.roster.kv.release(sequence)
             else:
@@ -212,7 +212,7 @@ class Scheduler:
         spreads.batch_tokens.observe(plan.num_tokens)
         spreads.delay_s.observe(0.0 if self._held_at is None else now - self._held_at)
         self._held_at = None
-        spreads.note_waits((executing[row.request_id] for row in plan.rows if row.is_sampling), now)
+        spreads.note_waits((executing[row.key] for row in plan.rows if row.is_sampling), now)
 
     def _settle(
         self, sampled: list[Sequence], picked: list[int], output: StepOutput, now: float
@@ -239,7 +239,7 @@ class Scheduler:
         sequence.seen = list(handoff.seen)
         sequence.sent = handoff
         sequence.ready_at = handoff.sent_at
-        self.roster.queues.parked[sequence.request_id] = sequence
+        self.roster.queues.parked[sequence.key] = sequence
         self.counters.note_departure(handoff)
         self.roster.spreads.note_departure(sequence, handoff)
         self._rows.pressure.limit_parked()

@@ -48,7 +48,7 @@ class Settlement:
         going, over, accepted = self._drafts.verify(rows, output)
         yield from over
         for outcome in self._settled(going, output):
-            first = accepted.get(outcome.sequence.request_id, ())
+            first = accepted.get(outcome.sequence.key, ())
             yield outcome._replace(emits=(*first, *outcome.emits))
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Effect, Emit
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestId, RequestKey
 from router_backend.core.state import State
 from router_backend.handoff.message import Handoff
 from router_backend.scheduler.scheduler import Scheduler
@@ -94,7 +94,7 @@ class Checkers:
             for sequence in scheduler.roster.queues:
                 tokens = self.commits[sequence.request_id].tokens
                 check(sequence.tokens == tokens[: len(sequence.tokens)], "not a prefix", model, sequence)
-        owned = [request_id for scheduler in schedulers for request_id in _owned(scheduler)]
+        owned = [key for scheduler in schedulers for key in _owned(scheduler)]
         check(len(owned) == len(set(owned)), "two models may append", owned)
 
     def idle(self, scheduler: Scheduler, now: float) -> None:
@@ -131,7 +131,7 @@ class Checkers:
             check(self.closes[request_id].length == len(text.answer), "wrong length", request_id)
 
 
-def _owned(scheduler: Scheduler) -> list[RequestId]:
+def _owned(scheduler: Scheduler) -> list[RequestKey]:
     queues = scheduler.roster.queues
     running = [key for key, sequence in queues.executing.items() if sequence.state is not State.FINISHED]
     return [*queues.ready, *running]

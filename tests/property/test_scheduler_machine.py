@@ -1,6 +1,7 @@
 """Anything in any order happens to one scheduler of three: no block, no request and no ending gets lost.
 
-The machine plays the home, both peers and the engine, and keeps its own record of every request.
+The machine plays the home, both peers and the engine, and keeps its own record of every request. All
+share two ids, so whatever is said of one life, late or twice, meets another that is open.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
-from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, RequestKey
 from router_backend.core.state import State
 from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff
 from router_backend.scheduler.batch import BatchPlan, StepOutput
@@ -23,6 +24,7 @@ from router_backend.scheduler.scheduler import Scheduler
 from tests.builders import EOS, request, scheduler
 
 MODELS = 3
+IDS = 2
 POLICIES = [
     PolicySpec("fixed", (("mode", "never"),)),
     PolicySpec("fixed", (("mode", "always"),)),
@@ -67,8 +69,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             batch_tokens_max=batch_tokens_max,
             deadline_s=2.0,
         )
-        self.announced: dict[RequestId, int] = {}
-        self.records: dict[RequestId, Record] = {}
+        self.announced: dict[RequestKey, int] = {}
+        self.records: dict[RequestKey, Record] = {}
         self.plan: BatchPlan | None = None
         self.down: set[int] = set()
 
@@ -97,13 +99,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         if record is not None:
             record.is_aborted = True
             was_here = record.where is HERE
-            self.take(self.scheduler.abort(record.asked.request_id))
+            self.take(self.scheduler.abort(*record.asked.key))
             assert record.where is ENDED or not was_here
 
     @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=4))
     def abort_before_it_is_admitted(self, prompt: list[int]) -> None:
         record = self.begun(prompt, POLICIES[0], HERE)
-        self.take(self.scheduler.on(Abort(record.asked.request_id, 0), self.now))
+        self.take(self.scheduler.on(Abort(*record.asked.key), self.now))
         assert not record.closes
         self.take(self.scheduler.admit(record.asked, self.now))
         assert record.closes[0].reason is Reason.CANCELLED
@@ -145,15 +147,16 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(model=st.integers(1, 2))
     def hear_of(self, model: int) -> None:
         """A peer admits a request of its own."""
-        name = RequestId(f"x{len(self.announced)}")
-        self.announced[name] = model
-        assert self.scheduler.on(Admitted(name, 0, ModelIndex(model)), self.now) == []
+        number = len(self.announced)
+        heard = RequestKey(RequestId(f"r{number % IDS}"), -1 - number)
+        self.announced[heard] = model
+        assert self.scheduler.on(Admitted(*heard, ModelIndex(model)), self.now) == []
 
     @rule(data=st.data())
     def hear_the_end_of(self, data: st.DataObject) -> None:
         if self.announced:
             name = data.draw(st.sampled_from(sorted(self.announced)))
-            finished = Finished(name, 0, ModelIndex(self.announced[name]))
+            finished = Finished(*name, ModelIndex(self.announced[name]))
             self.announced[name] = ENDED_THERE
             assert self.scheduler.on(finished, self.now) == []
 
@@ -167,12 +170,12 @@ class SchedulerMachine(RuleBasedStateMachine):
     def lose_peer(self, model: int) -> None:
         self.down.add(model)
         held = [record for record in self.records.values() if record.where is AWAY and record.owner == model]
-        parked = {sequence.request_id for sequence in self.scheduler.roster.queues.parked.values()}
+        parked = {sequence.key for sequence in self.scheduler.roster.queues.parked.values()}
         self.take(self.scheduler.lose_peer(ModelIndex(model)))
         for name in [name for name, announcer in self.announced.items() if announcer == model]:
             self.announced[name] = ENDED_THERE
         for record in held:
-            assert record.where is ENDED or record.asked.request_id not in parked
+            assert record.where is ENDED or record.asked.key not in parked
             record.where = ENDED
 
     @rule(model=st.integers(1, 2))
@@ -219,7 +222,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         plan = self.taken_plan()
         self.take(self.scheduler.fail(plan, "TR_RUNNER: out of memory"))
         for row in plan.rows:
-            assert self.records[row.request_id].where is ENDED
+            assert self.records[row.key].where is ENDED
 
     @invariant()
     def everything_is_accounted_for(self) -> None:
@@ -227,8 +230,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         self.scheduler.check_integrity()
         queues = self.scheduler.roster.queues
-        for request_id, record in self.records.items():
-            sequence = queues.find(request_id)
+        for key, record in self.records.items():
+            sequence = queues.find(key)
             assert len(record.closes) <= 1
             if record.where is ENDED:
                 assert sequence is None, record
@@ -267,11 +270,14 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def begun(self, prompt: list[int], policy: PolicySpec, where: str) -> Record:
         number = len(self.records)
-        asked = request(f"r{number}", prompt, max_tokens=4, policy=policy, home=HOMES[number % len(HOMES)])
+        home = HOMES[number % len(HOMES)]
+        asked = request(
+            f"r{number % IDS}", prompt, epoch=number, max_tokens=4, policy=policy, home=home
+        )
         record = Record(asked, where, list(prompt), [0] * MODELS)
         if where is HERE:
             record.seen[0] = len(prompt)
-        self.records[asked.request_id] = record
+        self.records[asked.key] = record
         return record
 
     def drawn(self, data: st.DataObject, where: Iterable[str]) -> Record | None:
@@ -292,8 +298,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert record.owner is not None
         record.seen[record.owner] = record.seen[0] = len(record.tokens)
         handoff = Handoff(
-            record.asked.request_id,
-            0,
+            *record.asked.key,
             record.owner,
             ModelIndex(0),
             record.seq,
@@ -311,29 +316,29 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def end_elsewhere(self, record: Record) -> None:
         record.where = ENDED
-        finished = Finished(record.asked.request_id, 0, ModelIndex(1))
+        finished = Finished(*record.asked.key, ModelIndex(1))
         assert self.scheduler.on(finished, self.now) == []
 
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Emit():
-                    self.records[effect.request_id].tokens += effect.token_ids
-                    assert self.records[effect.request_id].where is HERE
+                    self.records[effect.key].tokens += effect.token_ids
+                    assert self.records[effect.key].where is HERE
                 case Close():
                     self.close(effect)
                 case Send(message=Handoff()):
                     self.sent(effect.message)
 
     def close(self, close: Close) -> None:
-        record = self.records[close.request_id]
+        record = self.records[close.key]
         assert record.where is not ENDED and not record.closes, (close, record)
         assert close.length == len(record.tokens) - record.asked.prompt_len
         record.closes.append(close)
         record.where = ENDED
 
     def sent(self, handoff: Any) -> None:
-        record = self.records[handoff.request_id]
+        record = self.records[handoff.key]
         assert handoff.target not in self.down and handoff.seq == record.seq + 1
         assert list(handoff.token_ids) == record.tokens[record.seen[handoff.target] :]
         record.where, record.owner, record.seq = AWAY, handoff.target, handoff.seq

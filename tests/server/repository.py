@@ -22,7 +22,8 @@ BACKENDS = (TOKEN_ROUTER_BACKEND, ROOT / "tests" / "server" / "backends" / "fake
 
 def real_repository(folder: Path, **settings: object) -> Path:
     """The committed deployment with `settings` changed, its weights linked."""
-    deployment = {**yaml.safe_load((COMMITTED / "deployment.yaml").read_text()), **settings}
+    committed = yaml.safe_load((COMMITTED / "deployment.yaml").read_text())
+    deployment = {**committed, "allowed_dirs": [str(COMMITTED)], **settings}
     text = yaml.safe_dump(deployment)
     folder.mkdir(parents=True)
     (folder / "deployment.yaml").write_text(text)

@@ -8,7 +8,7 @@ from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit, Admitted, Go, Report
 from router_backend.scheduler.batch import BatchPlan
 from router_backend.scheduler.rounds import Mode
-from tests.builders import closes, output, plan, request, scheduler
+from tests.builders import closes, key, output, plan, request, scheduler
 
 
 def test_two_long_prompts_in_a_pool_for_one_take_turns_instead_of_each_others_blocks():
@@ -33,7 +33,8 @@ def test_a_chunk_keeps_its_place_and_the_time_since_when_it_waits():
 
     chosen.apply(plan(chosen), output(), 2.5)
 
-    assert (list(chosen.roster.queues.ready), chosen.roster.queues.oldest_at) == (["long", "short"], 1.0)
+    queues = chosen.roster.queues
+    assert (list(queues.ready), queues.oldest_at) == ([key("long"), key("short")], 1.0)
 
 
 def test_an_admission_that_arrives_again_after_the_abort_closes_nothing_again():
@@ -66,5 +67,5 @@ def test_what_a_lost_model_had_announced_no_longer_counts_as_live():
 
     chosen.lose_peer(ModelIndex(1))
 
-    assert list(chosen.roster.live) == ["r"]
+    assert list(chosen.roster.live) == [key()]
     assert isinstance(chosen.plan(0.0), BatchPlan)

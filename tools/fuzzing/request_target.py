@@ -25,7 +25,7 @@ from python_backend.server.tensors import Envelope, Reader, reader, router_asked
 from python_backend.server.values import Array
 from python_backend.text.base import TextCodec
 from router_backend.core.errors import RouterError
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestId, RequestKey
 from router_backend.handoff.codec import pack, unpack
 from router_backend.handoff.message import Admit, Beat
 from router_backend.policies.registry import FACTORIES
@@ -77,7 +77,7 @@ class RequestTarget:
         alone = TokenDoor("small", 5, RunnerInfo(VOCAB, 4096, 4096, 16, EOS), 4096)
 
         def through_front(ask: Ask) -> Request:
-            return front.admit(ask, RequestId("front-5-1"), BEATS).request
+            return front.admit(ask, RequestKey(RequestId("front-5-1"), 7), BEATS).request
 
         def through_subserver(ask: Ask) -> Request:
             assert timeout_s(ask, alone) > 0

@@ -43,6 +43,7 @@ def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
     target.mkdir(parents=True)
     load_deployment(source / DEPLOYMENT)
     settings = adjusted(yaml.safe_load((source / DEPLOYMENT).read_text()), wishes)
+    settings["allowed_dirs"] = _allowed(source, settings)
     (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
     deployment = load_deployment(target / DEPLOYMENT)
     files = repository_files(deployment)
@@ -78,6 +79,18 @@ def _policy(committed: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
     if wishes.cutoff is not None:
         params["cutoff"] = wishes.cutoff
     return {"name": name, "params": params}
+
+
+def _allowed(source: Path, settings: dict[str, Any]) -> list[str]:
+    """Where the links of the served copy lead: the repository, the models that the user named, and whatever
+    these link to themselves, such as the blobs of a download cache."""
+    home = source.resolve()
+    folders = [home, *(home / model.get("model_dir", "") for model in settings["models"])]
+    files = [file for folder in folders[1:] for file in sorted(folder.glob("*"))]
+    linked = [file.resolve().parent for file in (*files, *source.glob("*/1/*")) if file.is_symlink()]
+    own = [home / folder for folder in settings.get("allowed_dirs") or ()]
+    found = dict.fromkeys(str(folder.resolve()) for folder in (*folders, *linked, *own))
+    return list(found)
 
 
 def _existing(name: str, folder: Path) -> Path:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece
 from python_backend.loops.front_loop import FrontLoop, FrontParts
-from python_backend.loops.request_door import RequestDoor
+from python_backend.loops.request_door import Beats, RequestDoor, Ticket
 from python_backend.text.base import TextCodec
 from python_backend.transport.loopback_transport import LoopbackNetwork
 from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import RouterError
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import ModelIndex, Request, RequestId, RequestKey
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit, Beat
 from router_backend.stream.answer import TextSource
@@ -92,6 +93,16 @@ class Inline(Executor):
         return job
 
 
+class NotingDoor(RequestDoor):
+    """Remembers the life in which each request was admitted."""
+
+    epochs: dict[RequestId, int]
+
+    def admit(self, ask: Ask, key: RequestKey, beats: Beats) -> Ticket:
+        self.epochs[key.request_id] = key.epoch
+        return super().admit(ask, key, beats)
+
+
 class Bench:
     """Two scripted subservers, `small` and `large`, and a front whose turns the test makes."""
 
@@ -106,7 +117,8 @@ class Bench:
         self.network = LoopbackNetwork()
         self.subservers = {name: self.network.endpoint(name) for name in ("small", "large")}
         codec = text or Letters()
-        door = RequestDoor(self.deployment, Agreement(64), codec, "front", lambda: 7)
+        door = NotingDoor(self.deployment, Agreement(64), codec, "front", lambda: 7)
+        door.epochs = self.epochs = {}
         parts = FrontParts(self.deployment, "front", 5, door, codec, Inline())
         self.loop = FrontLoop(parts, self.network.endpoint("front"), lambda: self.now)
 
@@ -117,7 +129,10 @@ class Bench:
         self.loop.turn(0.0)
 
     def send(self, name: str, *messages: Message) -> None:
+        """Epoch 0 of a commit or an end stands for the life in which the request is."""
         for message in messages:
+            if isinstance(message, Emit | Close) and not message.epoch:
+                message = replace(message, epoch=self.epochs.get(message.request_id, 0))
             assert self.subservers[name].post("front", pack(message))  # type: ignore[arg-type]
 
     def beat(self, *names: str, instance: int = 1, **limits: int) -> None:

@@ -19,6 +19,7 @@ from python_backend.loops.request_door import Beats, RequestDoor, Ticket
 from router_backend.core.errors import CapacityError, PeerLostError, RequestError, RouterError
 from router_backend.core.request import PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.message import Beat
+from tests.builders import key
 from tests.unit.loops.front_bench import LARGE, SMALL, Letters
 
 BEATS: Beats = (
@@ -34,7 +35,7 @@ def admit(beats: Beats = BEATS, front: dict[str, Any] | None = None, **fields: A
     fields = fields if {"text", "messages", "input_ids"} & fields.keys() else {"text": "abc", **fields}
     agreement = Agreement(60, frozenset({26, 27, 30}))
     door = RequestDoor(deployment, agreement, Letters(), "front", lambda: 7)
-    return door.admit(Ask(**fields), RequestId("r"), beats)
+    return door.admit(Ask(**fields), key(), beats)
 
 
 def test_a_bare_prompt_gets_every_default() -> None:

@@ -25,6 +25,7 @@ def test_a_bare_ask_is_greedy_never_routed_and_starts_at_this_model() -> None:
         (1, 2, 3),
         16,
         home="large",
+        epoch=7,
         sampling=Sampling(seed=0xAB + 7),
         policy=PolicySpec("fixed", (("entry", "large"), ("mode", "never"))),
         stop_ids=frozenset({99}),

@@ -65,9 +65,9 @@ def serve_one(transport: HandoffTransport) -> None:
         for _, frames in transport.poll(0.02):
             message = unpack(frames)
             if isinstance(message, Admit):
-                rid = message.request.request_id
-                transport.post(Peer("front"), pack(Emit("front", rid, 0, 0, (3, 7, 2), ModelIndex(0))))
-                transport.post(Peer("front"), pack(Close("front", rid, 0, Reason.STOP, 3)))
+                key = message.request.key
+                transport.post(Peer("front"), pack(Emit("front", *key, 0, (3, 7, 2), ModelIndex(0))))
+                transport.post(Peer("front"), pack(Close("front", *key, Reason.STOP, 3)))
                 return
 
 

@@ -10,7 +10,7 @@ from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
 from router_backend.scheduler.batch import Hold, LaunchReason
 from router_backend.scheduler.scheduler import Scheduler
-from tests.builders import closes, handoffs, output, plan, request, scheduler, step, stitch
+from tests.builders import closes, handoffs, key, output, plan, request, scheduler, step, stitch
 
 SMALL, LARGE = ModelIndex(0), ModelIndex(1)
 R = RequestId("r")
@@ -44,14 +44,14 @@ def test_a_second_copy_of_a_return_is_dropped():
 
     assert small.on(reply(), 0.0) == []
     assert small.counters.duplicate_messages == 1
-    assert small.roster.queues.find(R).tokens == [1, 2, 3, 50]
+    assert small.roster.queues.find(key()).tokens == [1, 2, 3, 50]
 
 
 def test_tokens_that_are_already_here_are_not_appended_twice():
     small, _ = parked()
     small.on(reply(base=2, tokens=(3, 50)), 0.0)
 
-    assert small.roster.queues.find(R).tokens == [1, 2, 3, 50]
+    assert small.roster.queues.find(key()).tokens == [1, 2, 3, 50]
 
 
 def test_a_gap_is_asked_for_again():
@@ -86,7 +86,7 @@ def test_a_restarted_model_gets_the_whole_request_again():
     (again,) = small.on(nack.message, 0.0)
     fresh.on(again.message, 0.0)
 
-    assert fresh.roster.queues.find(R).tokens == [1, 2, 3]
+    assert fresh.roster.queues.find(key()).tokens == [1, 2, 3]
 
 
 def test_a_first_contact_without_its_request_is_the_peers_mistake():

@@ -18,7 +18,7 @@ from router_backend.policies.base import BaseRouter, Place
 from router_backend.policies.guard import GuardedRouter
 from router_backend.scheduler.batch import DraftReading, StepOutput
 from router_backend.scheduler.scheduler import Scheduler
-from tests.builders import EOS, NAMES, VOCAB, closes, emitted, handoffs, plan, request, scheduler
+from tests.builders import EOS, NAMES, VOCAB, closes, emitted, handoffs, key, plan, request, scheduler
 
 SMALL, LARGE = ModelIndex(0), ModelIndex(1)
 R = RequestId("r")
@@ -129,7 +129,7 @@ def test_an_evicted_draft_comes_back_by_recomputing():
     small, large, message = drafted()
     large.resume(message, 0.0)
     (back,) = handoffs(step(large, 77, own=(40, 50, 42)))
-    parked = small.roster.queues.parked[R]
+    parked = small.roster.queues.parked[key()]
     small.roster.kv.release(parked)
     small.resume(back, 0.0)
     row = plan(small).rows[0]
@@ -274,7 +274,7 @@ class Spinning(Committing):
 def test_a_policy_that_holds_back_wrongly_costs_its_own_request(kind: type[Holding], complaint: str):
     small = scheduler(0)
     small.admit(request(max_tokens=1), 0.0)
-    small.roster.queues.ready[R].router = GuardedRouter("mine", kind(Place(SMALL, NAMES, SMALL, VOCAB)))
+    small.roster.queues.ready[key()].router = GuardedRouter("mine", kind(Place(SMALL, NAMES, SMALL, VOCAB)))
     (close,) = closes(step(small, 40))
     assert close.message == complaint
     assert counts(small) == (0, 1, 0)

@@ -10,7 +10,7 @@ from router_backend.handoff.message import Handoff
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
-from tests.builders import ALWAYS, NEVER, closes, handoffs, output, plan, request, scheduler, step
+from tests.builders import ALWAYS, NEVER, closes, handoffs, key, output, plan, request, scheduler, step
 
 EVERY_SIXTH = PolicySpec("fixed", (("mode", "every"), ("k", 6)))
 STITCH = PolicySpec("r_stitch", (("cutoff", 0.625),))
@@ -48,7 +48,7 @@ def test_who_has_come_later_never_takes_from_who_came_first():
     chosen.admit(request("young", range(20, 27)), 0.0)
     for _ in range(2):
         step(chosen, 40, 41)
-    young = chosen.roster.queues.ready.pop("young")
+    young = chosen.roster.queues.ready.pop(key("young"))
     chosen.roster.queues.put_back([young])
 
     assert row_ids(chosen) == ["young"]  # takes the last block
@@ -71,7 +71,7 @@ def test_parked_sequences_hold_no_more_than_their_share():
         chosen.admit(request(f"r{index}", range(20 * index, 20 * index + length), policy=ALWAYS), 0.0)
     step(chosen, 40, 41, 42)
 
-    held = {key: len(parked.blocks) for key, parked in chosen.roster.queues.parked.items()}
+    held = {name: len(parked.blocks) for (name, _), parked in chosen.roster.queues.parked.items()}
     assert held == {"r0": 0, "r1": 3, "r2": 1}  # r2 came last: 3 + 1 blocks are no more than 4
     assert chosen.counters.parked_evictions == 1
 
@@ -101,13 +101,13 @@ def test_a_pool_full_of_parked_sequences_is_opened_for_the_oldest_that_is_ready(
     sent = [*handoffs(step(chosen, 40)), *handoffs(step(chosen, 41))]
     assert [handoff.request_id for handoff in sent] == ["a", "b"]
     parked = chosen.roster.queues.parked
-    chosen.roster.kv.release(parked["b"])
+    chosen.roster.kv.release(parked[key("b")])
     loc = sent[1].loc
     back = Handoff(RequestId("b"), 0, ModelIndex(1), ModelIndex(0), 1, loc, (50,), (loc + 1, loc + 1))
     chosen.resume(back, 0.0)
 
     assert row_ids(chosen) == ["b"]
-    assert chosen.counters.kv_stalls == 1 and not parked["a"].blocks
+    assert chosen.counters.kv_stalls == 1 and not parked[key("a")].blocks
     chosen.check_integrity()
 
 

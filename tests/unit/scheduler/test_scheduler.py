@@ -22,6 +22,7 @@ from tests.builders import (
     closes,
     emitted,
     handoffs,
+    key,
     output,
     plan,
     request,
@@ -155,7 +156,7 @@ def at_the_large_model(router_class: type[BaseRouter]) -> Scheduler:
     (there,) = handoffs(step(small, 40))
     large.resume(there, 0.0)
     place = Place(LARGE, NAMES[:2], SMALL, VOCAB)
-    large.roster.queues.find("r").router = GuardedRouter("fixed", router_class(place))
+    large.roster.queues.find(key()).router = GuardedRouter("fixed", router_class(place))
     return large
 
 
@@ -216,7 +217,8 @@ def test_a_policy_that_raises_costs_nobody_else_anything():
     chosen = scheduler()
     chosen.admit(request("good"), 0.0)
     chosen.admit(request("bad", policy=ALWAYS), 0.0)
-    chosen.roster.queues.find("bad").router = GuardedRouter("mine", Broken(Place(SMALL, NAMES, SMALL, VOCAB)))
+    broken = Broken(Place(SMALL, NAMES, SMALL, VOCAB))
+    chosen.roster.queues.find(key("bad")).router = GuardedRouter("mine", broken)
     effects = step(chosen, 40, 41)
 
     assert [close.request_id for close in closes(effects)] == ["bad"]
@@ -236,7 +238,7 @@ def test_a_policy_that_refuses_a_return_ends_that_request():
     large.resume(there, 0.0)
     (back,) = handoffs(step(large, 50))
     refusing = Refusing(Place(SMALL, NAMES[:2], SMALL, VOCAB))
-    small.roster.queues.find("r").router = GuardedRouter("mine", refusing)
+    small.roster.queues.find(key()).router = GuardedRouter("mine", refusing)
     (close,) = closes(small.resume(back, 0.0))
 
     assert close.message == "TR_POLICY: mine.receive: ValueError: not from you"
@@ -254,7 +256,7 @@ def test_a_sick_row_is_counted_and_falls_back():
 def test_a_request_that_only_discards_is_stopped_by_its_step_budget():
     chosen = scheduler(models=3)
     chosen.admit(request(max_tokens=1), 0.0)
-    sequence = chosen.roster.queues.find("r")
+    sequence = chosen.roster.queues.find(key())
     sequence.router = Dropping(Place(SMALL, NAMES, SMALL, VOCAB))
     sequence.raw_steps = request(max_tokens=1).raw_steps_max(3)
     (close,) = closes(step(chosen, 40))
