@@ -35,6 +35,7 @@ def repository(folder: Path) -> Path:
     models = [{"name": name, "dtype": "float64", "kv_tokens": 1024, "threshold": 2} for name in NAMES]
     policy = {"name": "mixture", "params": dict(zip(NAMES, WEIGHTS, strict=True))}
     settings = {"models": models, "policy": policy, "policy_files": ["hesitant.py"]}
+    settings["allowed_dirs"] = [str(tiny_model_dir(model)) for model in MODELS]
     text = yaml.safe_dump(settings)
     folder.mkdir(parents=True)
     (folder / "hesitant.py").write_text(policy_text())

@@ -93,6 +93,11 @@ class Inline(Executor):
         return job
 
 
+def _client(life: RequestId) -> RequestId:
+    """The id under which a request was admitted first."""
+    return RequestId(life.partition(".")[0])
+
+
 class NotingDoor(RequestDoor):
     """Remembers the life in which each request was admitted."""
 
@@ -132,7 +137,7 @@ class Bench:
         """Epoch 0 of a commit or an end stands for the life in which the request is."""
         for message in messages:
             if isinstance(message, Emit | Close) and not message.epoch:
-                message = replace(message, epoch=self.epochs.get(message.request_id, 0))
+                message = replace(message, epoch=self.epochs.get(_client(message.request_id), 0))
             assert self.subservers[name].post("front", pack(message))  # type: ignore[arg-type]
 
     def beat(self, *names: str, instance: int = 1, **limits: int) -> None:

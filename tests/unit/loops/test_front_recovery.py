@@ -46,7 +46,7 @@ def test_another_life_begins_alone_with_what_is_in_order_and_the_client_sees_one
 
     assert (begun.request.request_id, begun.answer) == (second, (1,))
     assert begun.request.policy.options() == {"mode": "never", "entry": "small"}
-    assert [message for message in heard if isinstance(message, Abort)] == [Abort(first, 0)]
+    assert [message for message in heard if isinstance(message, Abort)] == [Abort(first, bench.epochs[first])]
     assert (port.text, port.finish.reason, port.finish.output_tokens) == ("bcde", Reason.LENGTH, 4)
     bench.turn(1.0)
     snapshot = bench.loop.snapshot()
