@@ -61,6 +61,8 @@ class BlockManager:
     def publish_computed(self, sequence: Sequence) -> None:
         """Offer the blocks that have become full of computed, committed tokens to other sequences."""
         size = self.block_size
+        if (sequence.published + 1) * size > sequence.num_computed:
+            return
         length = min(sequence.num_computed, sequence.committed_len)
         while (sequence.published + 1) * size <= length:
             start = sequence.published * size

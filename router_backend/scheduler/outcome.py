@@ -33,7 +33,7 @@ def end_at(sequence: Sequence, length: int) -> Reason | None:
     request = sequence.request
     if sequence.tokens[length - 1] in request.stop_ids:
         return Reason.STOP
-    return Reason.LENGTH if length >= request.length_max else None
+    return Reason.LENGTH if length - len(request.prompt) >= request.max_tokens else None
 
 
 def emit(sequence: Sequence, position: int, model: ModelIndex, told: Told) -> Emit:

@@ -50,8 +50,11 @@ class RowBuilder:
             is_beginning = not sequence.blocks
             if is_beginning and is_closed:
                 continue
-            # A draft is verified in one piece, if need be out of what was meant for the rows behind.
-            row = self._row(sequence, max(budget - behind + 1, min(budget, sequence.draft + 1)))
+            tokens_max = budget - behind + 1
+            if tokens_max <= sequence.draft:
+                # A draft is verified in one piece, if need be out of what was meant for the rows behind.
+                tokens_max = min(budget, sequence.draft + 1)
+            row = self._row(sequence, tokens_max)
             if row is None:
                 is_closed |= is_beginning
                 continue

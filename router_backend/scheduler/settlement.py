@@ -24,7 +24,7 @@ from router_backend.scheduler.batch import StepBatch, StepOutput
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.drafts import Drafts, Sampled
 from router_backend.scheduler.logprobs import Told, logprobs_of
-from router_backend.scheduler.outcome import Outcome, by_router, emit, end_at, faulty, livelocked
+from router_backend.scheduler.outcome import Outcome, by_router, end_at, faulty, livelocked
 from router_backend.scheduler.settings import SchedulerSettings
 
 
@@ -65,9 +65,9 @@ class Settlement:
             elif isinstance(destination, PolicyError):
                 yield self._policy_fault(sequence, destination)
             elif destination == LOCAL:
-                yield self._stay(sequence, told)
+                yield self._stay(sequence, token, told)
             else:
-                yield self._leave(sequence, destination, told)
+                yield self._leave(sequence, token, destination, told)
 
     def _destinations(self, rows: Sampled, output: StepOutput) -> list[int | PolicyError]:
         """Each row's destination by its own policy, or that policy's fault.
@@ -94,13 +94,13 @@ class Settlement:
         self.counters.unreadable_signals += step.num_unreadable
         return destinations
 
-    def _stay(self, sequence: Sequence, told: Told) -> Outcome:
-        emits = self._commit(sequence, told)
+    def _stay(self, sequence: Sequence, token: int, told: Told) -> Outcome:
+        emits = self._commit(sequence, token, told)
         sequence.attempt = 0
         sequence.seen[sequence.model] = len(sequence.tokens)
         return Outcome(sequence, emits, end_at(sequence, len(sequence.tokens)))
 
-    def _leave(self, sequence: Sequence, destination: int, told: Told) -> Outcome:
+    def _leave(self, sequence: Sequence, token: int, destination: int, told: Told) -> Outcome:
         if not 1 <= destination <= len(self.settings.peers):
             return self._policy_fault(sequence, f"route: answered {destination}, which is no peer")
         target = self.settings.peers[destination - 1]
@@ -117,7 +117,7 @@ class Settlement:
             handoff, dropped = handoff_to(sequence, target), 0
         if dropped:
             return self._discard(sequence, handoff)
-        emits = self._commit(sequence, told)
+        emits = self._commit(sequence, token, told)
         end = end_at(sequence, len(sequence.tokens))
         return Outcome(sequence, emits, end, None if end else handoff)
 
@@ -133,7 +133,9 @@ class Settlement:
         self.counters.discarded += 1
         return faulty(sequence, self.counters, what)
 
-    def _commit(self, sequence: Sequence, told: Told) -> tuple[Emit, ...]:
+    def _commit(self, sequence: Sequence, token: int, told: Told) -> tuple[Emit, ...]:
         """Count and announce the token that is now the sequence's last."""
         self.counters.committed += 1
-        return (emit(sequence, len(sequence.tokens) - 1, sequence.model, told),)
+        request, model = sequence.request, sequence.model
+        position = sequence.out_step - 1
+        return (Emit(request.home, request.request_id, request.epoch, position, (token,), model, told),)

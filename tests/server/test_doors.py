@@ -178,6 +178,19 @@ def test_a_request_chooses_its_routing_algorithm(server: TritonServer) -> None:
         assert (set(body["token_source"]), body["num_switches"]) == ({0}, 0)
 
 
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("policy", "cutoff"), [("speculative", None), ("bild", 1.5), ("cascade", 1.5)])
+def test_a_policy_that_holds_back_gives_the_large_models_answer_at_its_extreme(
+    server: TritonServer, door: str, policy: str, cutoff: float | None
+) -> None:
+    config = json.dumps({} if cutoff is None else {"cutoff": cutoff})
+    chosen = {"routing_algorithm": policy, "routing_config": config, "return_routing": True}
+    for demo in DEMO[:4]:
+        body = generate(server, door, text_input=demo["prompt"], max_tokens=20, **chosen).body
+        assert body["text_output"].strip() == demo["answer"].strip(), body
+        assert body["num_switches"] > 0
+
+
 def test_a_subserver_answers_alone_with_token_ids(server: TritonServer) -> None:
     for name in ("small", "large"):
         body = generate(server, name, input_ids=[1, 52, 4], request_output_len=5, ignore_eos=True).body
