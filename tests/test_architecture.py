@@ -48,6 +48,7 @@ THIRD_PARTY_HOMES = {
         "tools/",
     ),
     "yaml": ("python_backend/config.py", "tools/"),
+    "opentelemetry": ("python_backend/roles/tracing.py",),
     "zmq": ("python_backend/transport/", "tools/bench_handoff.py"),
     "triton_python_backend_utils": ("python_backend/server/", "python_backend/model.py"),
     "torch": (

@@ -18,6 +18,7 @@ from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_peers import FrontPeers
 from python_backend.loops.open_request import OpenRequest, explained, terms_of
 from python_backend.loops.request_door import Ticket
+from python_backend.loops.story import Story
 from python_backend.text.base import TextCodec
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import CapacityError, PeerLostError, RemoteProtocolError, RouterError
@@ -43,6 +44,8 @@ class FrontDesk:
         self.is_draining = False
         self.timed: Callable[[TextSource], TextSource] = lambda text: text
         """What measures the way from tokens to text."""
+        self.tell: Callable[[Story, Finish], None] | None = None
+        """Who wants to know the course of every request, if anybody does."""
         self._settings = settings
         self._loss = deployment.loss
         self._peers = peers
@@ -76,6 +79,7 @@ class FrontDesk:
         """Take a client in; True if the ask must now be read by the door."""
         deadline_at = now + self._settings.request_timeout_s
         opened = OpenRequest(request_id, ask, port, now, deadline_at)
+        opened.story = Story(now, ask.client_id, ask.policy or "") if self.tell else None
         occupancy = Occupancy(self._live, len(self._open) - self._live, self.is_draining)
         self._open[request_id] = opened
         try:
@@ -85,7 +89,7 @@ class FrontDesk:
             return False
         return True
 
-    def on_read(self, request_id: RequestId, result: Future[Ticket]) -> None:
+    def on_read(self, request_id: RequestId, result: Future[Ticket], now: float) -> None:
         """The door has read an ask, or refused it."""
         opened = self._open.get(request_id)
         if opened is None:
@@ -99,14 +103,14 @@ class FrontDesk:
         opened.ticket = result.result()
         opened.deadline_at = opened.arrived_at + opened.ticket.timeout_s
         self._queue.append(request_id)
-        self.start_queued()
+        self.start_queued(now)
 
-    def start_queued(self) -> None:
+    def start_queued(self, now: float) -> None:
         """First come, first served, as far as there is room."""
         while self._queue and self._limits.has_room(self._live):
             opened = self._open.get(self._queue.popleft())
             if opened is not None and opened.ticket is not None:
-                self._start(opened, opened.ticket)
+                self._start(opened, opened.ticket, now)
 
     def on_emit(self, emit: Emit, now: float) -> None:
         opened = self._living.get(emit.request_id)
@@ -179,7 +183,7 @@ class FrontDesk:
         for request_id in list(self._open):
             self.end(request_id, Reason.ERROR, cause, now)
 
-    def _start(self, opened: OpenRequest, ticket: Ticket) -> None:
+    def _start(self, opened: OpenRequest, ticket: Ticket, now: float) -> None:
         opened.lives = Lives(self._loss, ticket.request, ticket.needed)
         start = opened.lives.begin(self._peers.up())
         if start is None or not self._begin(opened, start, ()):
@@ -190,6 +194,7 @@ class FrontDesk:
         text = self.timed(self._text.text_source())
         opened.answer = Answer(terms_of(self._settings, opened.ask, ticket), text)
         self._live += 1
+        opened.note_start(now)
 
     def _begin(self, opened: OpenRequest, start: Start, answer: Sequence[int]) -> bool:
         """Begin a life; False when its entry's queue is full."""
@@ -241,6 +246,8 @@ class FrontDesk:
             self._counts.observe_gap(now - opened.last_token_at, tokens, opened.last_model != model)
         opened.last_token_at = now
         opened.last_model = model
+        if opened.story:
+            opened.story.add(model, tokens, now)
 
     def _deliver(self, opened: OpenRequest, deliveries: list[Delivery], now: float) -> None:
         for delivery in deliveries:
@@ -255,11 +262,16 @@ class FrontDesk:
         del self._open[opened.request_id]
         self._live -= 1
         self._counts.finish(finish, now - opened.arrived_at, opened.routed)
+        self._tell(opened, finish)
         if opened.answer is not None and not opened.answer.is_closed:
             self._abort(opened)
             if opened.life is not None:
                 self._remember_cancel(opened.life.request.request_id, now)
         self._forget_life(opened)
+
+    def _tell(self, opened: OpenRequest, finish: Finish) -> None:
+        if self.tell is not None and opened.story is not None:
+            self.tell(opened.story, finish)
 
     def _remember_cancel(self, request_id: RequestId, now: float) -> None:
         """For the close that follows; of a model that has died none does."""
@@ -284,4 +296,5 @@ class FrontDesk:
         """End a request that never started."""
         del self._open[opened.request_id]
         self._counts.turn_away(finish)
+        self._tell(opened, finish)
         opened.port.put(Piece(prompt_tokens=opened.prompt_tokens, finish=finish))

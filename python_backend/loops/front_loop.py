@@ -25,6 +25,7 @@ from python_backend.loops.front_peers import FrontPeers
 from python_backend.loops.open_request import explained
 from python_backend.loops.request_door import RequestDoor, Ticket
 from python_backend.loops.stopwatch import Stopwatch
+from python_backend.loops.story import Story
 from python_backend.text.base import TextCodec
 from python_backend.transport.base import Frames, HandoffTransport
 from router_backend.core.effects import Close, Emit, Reason
@@ -103,6 +104,10 @@ class FrontLoop:
         self._is_stopped = False
         self._snapshot = self._counts.snapshot(self._desk.gauges())
 
+    def trace(self, tell: Callable[[Story, Finish], None]) -> None:
+        """Before `run`: `tell` is told the course of every request once it has ended."""
+        self._desk.tell = tell
+
     def submit(self, ask: Ask, port: ResponsePort) -> RequestId:
         """Take over a client; its answer goes to `port`. Returns the id that `cancel` wants."""
         request_id = RequestId(uuid.uuid4().hex)
@@ -144,7 +149,7 @@ class FrontLoop:
             self._on_frames(frames, now)
         if now >= self._tick_at:
             self._on_tick(now)
-        self._desk.start_queued()
+        self._desk.start_queued(now)
         for abort in self._desk.take_aborts():
             self._peers.tell_all(abort, now)
 
@@ -163,7 +168,7 @@ class FrontLoop:
                 if self._desk.open(event.request_id, event.ask, event.port, now):
                     self._read(event)
             case Read():
-                self._desk.on_read(event.request_id, event.result)
+                self._desk.on_read(event.request_id, event.result, now)
             case Cancelled():
                 cause = ("TR_CANCELLED", "the client cancelled")
                 self._desk.end(event.request_id, Reason.CANCELLED, cause, now)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from python_backend.config import FrontSettings
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, Spell, reports
 from python_backend.loops.request_door import Ticket
+from python_backend.loops.story import Story
 from router_backend.core.errors import RouterError
 from router_backend.core.request import RequestId
 from router_backend.stream.answer import Answer, Delivery, Terms
@@ -22,6 +23,8 @@ class OpenRequest:
     port: ResponsePort
     arrived_at: float
     deadline_at: float
+    story: Story | None = None
+    """Kept while requests are traced."""
     ticket: Ticket | None = None
     answer: Answer | None = None
     lives: Lives | None = None
@@ -39,6 +42,10 @@ class OpenRequest:
     @property
     def prompt_tokens(self) -> int:
         return self.ticket.request.prompt_len if self.ticket else 0
+
+    def note_start(self, now: float) -> None:
+        if self.story is not None:
+            self.story.started_at = now
 
     def count_routed(self, sources: tuple[int, ...]) -> None:
         if self.ticket is not None:

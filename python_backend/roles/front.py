@@ -6,6 +6,7 @@ and response ports, and this gives back ids.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.connecting import open_transport
 from python_backend.roles.place import tokenizer_dir
 from python_backend.roles.samples import identity_samples
+from python_backend.roles.tracing import open_tracing
 from python_backend.text.tokenizer import load_tokenizer
 from python_backend.transport.base import HandoffTransport
 from router_backend.core.request import RequestId
@@ -54,10 +56,15 @@ class Front:
         self._transport = transport or open_transport(deployment, repository, endpoint)
         parts = FrontParts(deployment, endpoint, dice.getrandbits(48), door, text, self._readers)
         self._loop = FrontLoop(parts, self._transport, time.monotonic)
+        self._tracing = open_tracing(os.environ, deployment.names, deployment.entry_index, endpoint)
+        if self._tracing is not None:
+            self._loop.trace(self._tracing.note)
         self._thread = Thread(target=self._loop.run, name="front", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        if self._tracing is not None:
+            self._tracing.start()
 
     def submit(self, ask: Ask, port: ResponsePort) -> RequestId:
         """Take over a client and return at once; see `FrontLoop.submit`."""
@@ -86,6 +93,8 @@ class Front:
         if self._thread.ident is not None:
             self._thread.join(within_s + JOIN_S)
         self._readers.shutdown(wait=False, cancel_futures=True)
+        if self._tracing is not None:
+            self._tracing.stop()
         if not self._thread.is_alive():
             self._transport.close()
 
