@@ -2,6 +2,7 @@
 
     python -m tools.make_repository model_repository/deployment.yaml
     python -m tools.make_repository model_repository/deployment.yaml --check
+    python -m tools.make_repository model_repository/deployment.yaml --only large --out part/repository
 
 Every config is complete, because launchers start Triton with --disable-auto-complete-config. `--check`
 writes nothing and fails, naming the files, when the repository is not what the deployment says.
@@ -18,6 +19,7 @@ from pathlib import Path
 from python_backend.config import Deployment, load_deployment
 from router_backend.core.errors import ConfigError
 from tools.repository.models import configs
+from tools.repository.part import write_part
 from tools.repository.pbtxt import rendered
 
 
@@ -48,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = options.out or options.deployment.parent
     try:
         files = repository_files(load_deployment(options.deployment))
+        if options.only:
+            return _write_part(options, files)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,6 +66,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if options.check and behind else 0
 
 
+def _write_part(options: argparse.Namespace, files: dict[str, str]) -> int:
+    """What one host needs: docs/hosts.md."""
+    if options.out is None:
+        raise ConfigError("--only: name a folder of its own with --out")
+    write_part(options.deployment, options.out, options.only, files)
+    what = {"repository": str(options.out), "models": options.only}
+    print(json.dumps(what) if options.json else f"{options.out}: loads {', '.join(options.only)}")
+    return 0
+
+
 def _is_current(path: Path, text: str) -> bool:
     if not text:  # a version folder with anything in it is as good as its marker
         return path.parent.is_dir() and any(path.parent.iterdir())
@@ -74,6 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("deployment", type=Path, help="the deployment's YAML file")
     parser.add_argument("--out", type=Path, help="model repository to write; default: the file's folder")
+    parser.add_argument(
+        "--only", nargs="+", metavar="MODEL", help="write one host's part: these Triton models and no others"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is not current")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
     return parser
