@@ -24,15 +24,15 @@ from tokenizers import Tokenizer
 
 from python_backend.config import parse_deployment
 from tests import oracle, reference
-from tests.contract import test_router_heads as heads
+from tests.contract import heads
+from tests.contract import test_router_heads as published
 from tests.contract.emulated import EMULATOR, ENVIRONMENT, Build, lay_out
-from tests.published_routers import VOCAB, save_citer, save_r2r
+from tests.published_routers import VOCAB
 from tests.reference import LARGE, SMALL, Answer, Reader, Rule
 from tests.server.clients import eventually, generate, metric
 from tests.server.conftest import assert_nothing_left
 from tests.server.repository import options
 from tests.tiny_models import tiny_model_dir
-from tools.convert_router import main as convert
 from tools.make_repository import repository_files, write
 from tools.triton_layout import TOKEN_ROUTER_BACKEND
 from tools.triton_server import TritonServer, children
@@ -51,33 +51,24 @@ BUILDS = (
 
 
 def repository(folder: Path) -> Path:
-    dirs = [tiny_model_dir(model) for model in heads.MODELS]
+    dirs = [tiny_model_dir(model) for model in published.MODELS]
     for name, model_dir, build in zip(NAMES, dirs, BUILDS, strict=True):
         lay_out(folder / name / "1", model_dir, build)
+    loaded = {name: f"heads/{place}" for name, place in write_heads(folder / "heads").items()}
     base = {"engine": "trtllm", "kv_tokens": 1024, "batch_max": 16, "batch_tokens_max": 64}
-    routers = {"citer": "heads/citer", "r2r": "heads/r2r", "co_llm": "heads/defer"}
     models = [
-        {**base, "name": "small", "threshold": 3, "heads": routers},
+        {**base, "name": "small", "threshold": 3, "heads": loaded},
         {**base, "name": "large", "threshold": 2, "tensor_parallel": 2, "resume": "align"},
     ]
     text = yaml.safe_dump({"models": models, "deadline_ms": 5, "policy": {"name": "r_stitch"}})
     (folder / "deployment.yaml").write_text(text)
-    write_heads(folder / "heads")
     write(repository_files(parse_deployment(text, "test")), folder)
     return folder
 
 
-def write_heads(folder: Path) -> None:
+def write_heads(folder: Path) -> dict[str, str]:
     folder.mkdir()
-    save_citer(heads.citer().float(), folder / "citer.pth")
-    save_r2r(heads.r2r().float(), folder / "r2r.pt")
-    heads.citer().double()
-    heads.r2r().double()
-    names = ("--small", "s", "--large", "l", "--tokenizer", str(tiny_model_dir(heads.MODELS[SMALL])))
-    for form, source in (("citer", "citer.pth"), ("r2r", "r2r.pt")):
-        cutoff = ("--cutoff", "0.1") if form == "citer" else ()
-        assert convert([form, str(folder / source), str(folder / form), *names, *cutoff]) == 0
-    heads.write_head(folder / "defer", "co_llm", "defer_row", {"row": heads.defer_row()})
+    return heads.write_heads(folder, published.MODELS[SMALL])
 
 
 def backend(folder: Path) -> Path:
@@ -125,8 +116,8 @@ class Job:
 
 
 def stitched(prompt: Sequence[int], most: int, seed: int) -> Answer:
-    small, large = (Reader(model, VOCAB) for model in heads.models())
-    return reference.generate_routed((small, large), prompt, most, heads.EOS_IDS, Rule(cutoff=0.45))
+    small, large = (Reader(model, VOCAB) for model in published.models())
+    return reference.generate_routed((small, large), prompt, most, published.EOS_IDS, Rule(cutoff=0.45))
 
 
 def mixed(prompt: Sequence[int], most: int, seed: int) -> Answer:
@@ -135,17 +126,17 @@ def mixed(prompt: Sequence[int], most: int, seed: int) -> Answer:
     while len(answer.tokens) < most and answer.reason != "stop":
         draw = oracle.uniform(seed, len(text), oracle.AUTHOR_TAG)
         author = SMALL if draw < WEIGHTS["small"] else LARGE
-        text.append(heads.read(author, text).token)
+        text.append(published.read(author, text).token)
         answer.tokens.append(text[-1])
         answer.authors.append(author)
-        answer.reason = "stop" if text[-1] in heads.EOS_IDS else "length"
+        answer.reason = "stop" if text[-1] in published.EOS_IDS else "length"
     return answer
 
 
-def scored(score: heads.Score, fires: Callable[[float], bool]) -> Callable[..., Answer]:
+def scored(score: published.Score, fires: Callable[[float], bool]) -> Callable[..., Answer]:
     def answer(prompt: Sequence[int], most: int, seed: int) -> Answer:
-        ask = heads.Ask(input_ids=tuple(prompt), max_tokens=most)
-        return heads.sequential(ask, lambda step: fires(score(step)))[0]
+        ask = published.Ask(input_ids=tuple(prompt), max_tokens=most)
+        return published.sequential(ask, lambda step: fires(score(step)))[0]
 
     return answer
 
@@ -153,9 +144,9 @@ def scored(score: heads.Score, fires: Callable[[float], bool]) -> Callable[..., 
 POLICIES: dict[str, tuple[dict[str, Any], Callable[..., Answer]]] = {
     "r_stitch": ({"cutoff": 0.45}, stitched),
     "mixture": (WEIGHTS, mixed),
-    "citer": ({"cutoff": 0.1}, scored(heads.confidence, lambda score: score < 0.1)),
-    "r2r": ({"cutoff": 0.45}, scored(heads.divergence, lambda score: score >= 0.45)),
-    "co_llm": ({"cutoff": 0.55}, scored(heads.deferral, lambda score: score > 0.55)),
+    "citer": ({"cutoff": 0.1}, scored(published.confidence, lambda score: score < 0.1)),
+    "r2r": ({"cutoff": 0.45}, scored(published.divergence, lambda score: score >= 0.45)),
+    "co_llm": ({"cutoff": 0.55}, scored(published.deferral, lambda score: score > 0.55)),
 }
 
 
@@ -171,7 +162,7 @@ def jobs() -> list[Job]:
 
 
 def test_every_policy_answers_on_triton_what_its_sequential_reference_answers(server: TritonServer) -> None:
-    tokenizer = Tokenizer.from_file(str(tiny_model_dir(heads.MODELS[SMALL]) / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(tiny_model_dir(published.MODELS[SMALL]) / "tokenizer.json"))
     asked = jobs()
 
     def told(job: Job) -> dict[str, Any]:
@@ -192,7 +183,7 @@ def test_every_policy_answers_on_triton_what_its_sequential_reference_answers(se
         answers = list(pool.map(told, asked))
 
     for job, body in zip(asked, answers, strict=True):
-        tokens = [token for token in job.expected.tokens if token not in heads.EOS_IDS]
+        tokens = [token for token in job.expected.tokens if token not in published.EOS_IDS]
         sources = body["token_source"]
         assert body["text_output"] == tokenizer.decode(tokens), job
         assert (sources if isinstance(sources, list) else [sources]) == job.expected.authors, job
