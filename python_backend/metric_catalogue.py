@@ -66,6 +66,7 @@ REQUESTS = (
         "says that it has let go of it.",
     ),
     Metric("detokenize_seconds", _H, (), "From one token to its text."),
+    Metric("recoveries_total", _C, (), "Requests that went on elsewhere after their model was lost."),
     Metric("discarded_reported_total", _C, (), "Discarded tokens, as told to clients in their usage."),
     Metric("handoffs_reported_total", _C, (), "Hand-offs, as told to clients in their usage."),
     Metric("stale_messages_total", _C, (), "Messages about requests that had ended; harmless."),

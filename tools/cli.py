@@ -52,6 +52,7 @@ BENCHES = MappingProxyType(
 CHECKS = MappingProxyType(
     {
         "cases": ("cases", "The field cases, by id."),
+        "trtllm": ("check_trtllm", "Whether TensorRT-LLM and its engines do what we rely on."),
         "fuzz": ("fuzz", "Mutated frames and requests against codec and doors."),
     }
 )
