@@ -1,6 +1,8 @@
 """Gathers tokens into responses, because Triton's per-response cost is far above a token's.
 
-The first text leaves at once, later text after so many tokens or so long, whichever comes first.
+The first text leaves at once, later text after so many tokens or so long, whichever comes first; how long
+grows with the answer. Triton 2.51 takes every response and keeps it for a client that does not read, about
+a kilobyte each, and tells nobody: so what such a client can pile up there is bounded here.
 Never drops and never reorders; whether a reader may be sent anything is `reader_credit`'s business.
 """
 
@@ -25,6 +27,10 @@ class Bundle(NamedTuple):
     """One per token, or none at all."""
 
 
+RESPONSES_PER_WAIT = 2000
+"""After so many responses the wait for more text is twice the first one, after twice as many three times."""
+
+
 class Coalescer:
     """What has been committed but not yet sent."""
 
@@ -36,6 +42,7 @@ class Coalescer:
         self._chars: list[int] = []
         self._since = 0.0
         self._is_first = True
+        self._taken = 0
 
     def add(self, text: str, token: Committed, chars: int, now: float) -> None:
         """`text` is what may leave now; `chars` counts what the token itself stands for."""
@@ -54,7 +61,8 @@ class Coalescer:
         """An empty text alone is worth a response only when many tokens stand behind it."""
         if len(self._tokens) >= self._flush_tokens:
             return bool(self._texts) or not self._is_first
-        return bool(self._texts) and (self._is_first or now >= self._since + self._flush_s)
+        wait_s = self._flush_s * (1 + self._taken // RESPONSES_PER_WAIT)
+        return bool(self._texts) and (self._is_first or now >= self._since + wait_s)
 
     def take(self) -> Bundle:
         """Everything that was added since the last take."""
@@ -67,4 +75,5 @@ class Coalescer:
         self._tokens.clear()
         self._chars.clear()
         self._is_first = False
+        self._taken += 1
         return Bundle(text, token_ids, sources, chars, logprobs)

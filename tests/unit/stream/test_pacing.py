@@ -33,6 +33,22 @@ def test_later_text_leaves_by_time() -> None:
     assert coalescer.take() == Bundle("bc", (2, 3), (0, 0), (1, 1))
 
 
+@pytest.mark.case("F73")
+def test_a_long_slow_answer_leaves_in_fewer_and_fewer_responses() -> None:
+    """100,000 tokens, one each 20 ms, to a client of which nobody knows whether it reads."""
+    coalescer = Coalescer(flush_tokens=8, flush_s=0.02)
+    responses, at_first = 0, 0
+    for number in range(100_000):
+        coalescer.add("a", token(1), 1, 0.02 * number)
+        if coalescer.is_due(0.02 * number + 0.001):
+            coalescer.take()
+            responses += 1
+        if number == 3_000:
+            at_first = responses
+    assert at_first >= 1_500
+    assert responses < 20_000
+
+
 def test_later_text_leaves_by_count_even_if_it_is_empty() -> None:
     coalescer = Coalescer(flush_tokens=2, flush_s=1.0)
     coalescer.add("a", token(1), 1, 0.0)
