@@ -18,6 +18,7 @@ import typer
 COMMANDS = MappingProxyType(
     {
         "serve": ("serve", "Start Triton with both models; Ctrl-C stops it."),
+        "serve-part": ("serve_part", "Serve one host's part of a deployment."),
         "status": ("status", "Live table of a running server: models, queues, parked, thresholds, share."),
         "try": ("try_routing", "Ask the running server the demo questions under several policies."),
         "load-test": ("load_test", "Load from four clients, perf_analyzer among them, and one table."),
@@ -52,6 +53,7 @@ BENCHES = MappingProxyType(
 CHECKS = MappingProxyType(
     {
         "cases": ("cases", "The field cases, by id."),
+        "hosts": ("try_hosts", "What several hosts cost: sockets, TCP with keys, two servers."),
         "trtllm": ("check_trtllm", "Whether TensorRT-LLM and its engines do what we rely on."),
         "fuzz": ("fuzz", "Mutated frames and requests against codec and doors."),
     }
