@@ -56,10 +56,11 @@ class BlockEngine:
         longest = max((row.draft for row in rows), default=0)
         tokens, nll = (np.zeros((len(rows), longest), dtype=kind) for kind in (np.int64, np.float32))
         for line, row in enumerate(rows):
+            text = self._text(row, row.end) if row.draft else []
             for place in range(row.draft):
-                text = self._text(row, row.end - row.draft + place + 1)
-                tokens[line, place] = self._writer.read(text[:-1]).token
-                nll[line, place] = self._writer.nll(text[:-1], text[-1])
+                before = len(text) - row.draft + place
+                tokens[line, place] = self._writer.read(text[:before]).token
+                nll[line, place] = self._writer.nll(text[:before], text[before])
         return DraftReading(tokens, nll) if longest else None
 
     def _text(self, row: Row, length: int) -> list[int]:

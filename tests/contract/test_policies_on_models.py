@@ -136,7 +136,7 @@ def test_every_algorithm_in_shared_batches_answers_as_its_definition_says(
     assert referee.authors == referee.enders == set(range(models))
     assert referee.stopped > 10 and referee.discarded > 0
     assert all(one["sampled"] == one["committed"] + one["discarded"] for one in figures)
-    assert all(one["held"] == 0 for one in figures)
+    assert all(one["held"] == 0 for one in figures), "nothing is left undecided"
     assert sum(one["committed"] for one in figures) >= sum(len(client.tokens) for client in clients)
     evicted = [sum(one[name] for one in figures) for name in ("parked_evictions", "recomputes")]
     assert min(evicted) > 0, evicted
