@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,10 +64,8 @@ def write_engine(engine_dir: Path, model_dir: Path, build: Build | None = None) 
 
 
 def lay_out(folder: Path, model_dir: Path, build: Build | None = None) -> Path:
-    """A model's folder in a repository: what `model_dir` holds, linked, and the engine beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in model_dir.iterdir():
-        (folder / file.name).symlink_to(file)
+    """A model's folder in a repository: what `model_dir` holds, and the engine beside it."""
+    shutil.copytree(model_dir, folder, dirs_exist_ok=True)
     write_engine(folder / "engine", model_dir, build)
     return folder
 
