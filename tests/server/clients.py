@@ -51,9 +51,12 @@ def generate(server: TritonServer, model: str, **body: object) -> Answer:
 
 
 @contextmanager
-def sse(server: TritonServer, model: str, **body: object) -> Iterator[Iterator[dict[str, Any]]]:
-    """Events of `generate_stream` as they come; leaving the block closes the connection."""
-    connection = http.client.HTTPConnection(LOOPBACK, server.ports.http, timeout=WAIT_S)
+def sse(
+    server: TritonServer, model: str, wait_s: float = WAIT_S, **body: object
+) -> Iterator[Iterator[dict[str, Any]]]:
+    """Events of `generate_stream` as they come, at most `wait_s` apart; leaving the block closes the
+    connection."""
+    connection = http.client.HTTPConnection(LOOPBACK, server.ports.http, timeout=wait_s)
     try:
         connection.request(
             "POST", f"/v2/models/{model}/generate_stream", json.dumps({"stream": True, **body})

@@ -22,7 +22,8 @@ pytestmark = [
     pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "a second host can be made"),
 ]
 REQUESTS, CLIENTS, TOKENS = 12, 6, 40
-RECOVERY_S = 20.0
+RECOVERY_S = 60.0
+"""Unload, a pause, load and the first beat, on a slow and busy machine."""
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_deployment_on_two_hosts_answers_exactly_survives_the_far_one_and_take
         assert eventually(lambda: metric(near, "token_router_live", model="small") == 0)
 
         os.kill(stub_of(far_pid), signal.SIGKILL)
-        assert eventually(lambda: not near.is_ready(), within_s=5.0)
+        assert eventually(lambda: not near.is_ready())
         assert told(near, ALWAYS) == expected
         # The far host looks after its own: it loads the model again.
         assert eventually(near.is_ready, within_s=RECOVERY_S)

@@ -9,9 +9,7 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,8 @@ pytestmark = pytest.mark.server
 
 STREAMS = 6
 MODELS = ("token_router", "small", "large")
-DEATH_S, FREEZE_S, RECOVERY_S = 5.0, 10.0, 10.0
+PAUSE_S = 120.0
+"""Longest pause of a stream whose model is loaded again, on a slow and busy machine."""
 Opener = Callable[[str], TritonServer]
 
 
@@ -69,7 +68,7 @@ class Streams:
         assert eventually(lambda: all(len(events) > 2 for events in self.events))
 
     def _read(self, server: TritonServer, seed: int) -> None:
-        with sse(server, "token_router", return_finish_reason=True, **body(seed)) as events:
+        with sse(server, "token_router", PAUSE_S, return_finish_reason=True, **body(seed)) as events:
             for event in events:
                 self.events[seed].append(event)
 
@@ -87,13 +86,13 @@ class Streams:
         return {str(events[-1].get("error", "")).partition(":")[0] for events in self.events}
 
 
-@contextmanager
-def unready_within(server: TritonServer, limit_s: float) -> Iterator[None]:
-    """What the block does to the server shows as "not ready" in time."""
-    yield
-    done_at = time.monotonic()
-    assert eventually(lambda: not server.is_ready(), within_s=limit_s)
-    assert time.monotonic() - done_at < limit_s
+def hit(server: TritonServer, model: str, number: signal.Signals) -> int:
+    """Send the signal; the server says that it is not ready, within the bound of every wait here (2 to 3 s
+    on a machine that is not busy). Returns the process id."""
+    pid = server.stubs()[model]
+    os.kill(pid, number)
+    assert eventually(lambda: not server.is_ready())
+    return pid
 
 
 def revive(server: TritonServer, model: str) -> None:
@@ -117,19 +116,17 @@ def test_continue_local_finishes_every_stream_of_a_killed_and_of_a_stopped_model
     server = opened("continue_local")
     expected = answered(server)
     streams = Streams(server)
-    with unready_within(server, DEATH_S):
-        os.kill(server.stubs()["large"], signal.SIGKILL)
+    hit(server, "large", signal.SIGKILL)
     assert streams.texts() == expected
     assert recoveries(server) > 0
     assert answered(server, 8) == [text_of_first(text, server, seed) for seed, text in enumerate(expected)]
     revive(server, "large")
 
-    streams, stopped = Streams(server), server.stubs()["large"]
-    with unready_within(server, FREEZE_S):
-        os.kill(stopped, signal.SIGSTOP)
+    streams = Streams(server)
+    stopped = hit(server, "large", signal.SIGSTOP)
     assert streams.texts() == expected
     os.kill(stopped, signal.SIGCONT)
-    assert eventually(server.is_ready, within_s=RECOVERY_S)
+    assert eventually(server.is_ready)
     assert answered(server) == expected
     assert eventually(lambda: nothing_held(server))
 
@@ -145,8 +142,7 @@ def test_retry_goes_on_once_the_killed_model_is_back(opened: Opener) -> None:
     server = opened("retry")
     expected = answered(server)
     streams = Streams(server)
-    with unready_within(server, DEATH_S):
-        os.kill(server.stubs()["large"], signal.SIGKILL)
+    hit(server, "large", signal.SIGKILL)
     told = json.dumps(streams.events)
     revive(server, "large")
     assert streams.texts() == expected
@@ -158,11 +154,10 @@ def test_retry_goes_on_once_the_killed_model_is_back(opened: Opener) -> None:
 def test_fail_tells_the_clients_of_a_stopped_model_and_nothing_stays_when_it_wakes(opened: Opener) -> None:
     server = opened("fail")
     expected = answered(server)
-    streams, stopped = Streams(server), server.stubs()["large"]
-    with unready_within(server, FREEZE_S):
-        os.kill(stopped, signal.SIGSTOP)
+    streams = Streams(server)
+    stopped = hit(server, "large", signal.SIGSTOP)
     assert streams.errors() == {"TR_PEER_LOST"}
     os.kill(stopped, signal.SIGCONT)
-    assert eventually(server.is_ready, within_s=RECOVERY_S)
+    assert eventually(server.is_ready)
     assert answered(server) == expected
     assert eventually(lambda: nothing_held(server))
