@@ -123,3 +123,11 @@ def test_the_policy_of_the_text_routes_an_uncertain_token_and_brings_it_back(hes
 def test_the_readme_says_in_five_lines_what_this_is() -> None:
     first = README.split("\n\n")[1]
     assert len(first.splitlines()) <= 5
+
+
+def test_the_error_page_lists_every_code() -> None:
+    sources = [*(ROOT / "router_backend").rglob("*.py"), *(ROOT / "python_backend").rglob("*.py")]
+    raised = {code for path in sources for code in re.findall(r"\bTR_[A-Z]+(?:_[A-Z]+)*\b", path.read_text())}
+    listed = set(re.findall(r"`(TR_[A-Z_]+)`", (ROOT / "docs" / "errors.md").read_text()))
+
+    assert listed == raised
