@@ -13,9 +13,11 @@ from tools.triton_layout import ROOT
 EVERY = {**COMMANDS, **BENCHES, **CHECKS}
 INTERNAL = {
     "cli",
+    "config_reference",
     "draw_dashboard",
     "draw_states",
     "engine_peers",
+    "marked_page",
     "metric_reference",
     "peer_environments",
     "published_routers",
