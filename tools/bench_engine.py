@@ -21,15 +21,16 @@ from python_backend.runner.torch_runner.footprint import chosen_dtype
 from python_backend.runner.torch_runner.model_config import load_model_config
 from python_backend.runner.torch_runner.runner import TorchRunner
 from router_backend.core.errors import ConfigError, RunnerError
-from tools.engine_peers import PEERS, PeerAbsent, PeerJob, peer_times_ms
+from tools.engine_peers import PEERS, PeerAbsent, PeerJob, Source, installed_peer, peer_times_ms
+from tools.peer_environments import peers_folder
 from tools.step_timing import WARM_UP_STEPS, StepShape, settings_for, step_plan
 
 EPILOG = """\
 step_ms is the median of --repeats decode steps: one token for every row of the batch. Engines that run in
 this process take turns step by step, so that a busy moment of the machine hits all of them alike.
 floor_ms is the time to read the weights once, at the bandwidth measured in the same run. Peers (vllm,
-onnx_int4, llama_cpp) run in a Python of their own, named by --peer NAME=PYTHON:MODEL; they are listed
-as absent where they cannot be imported.
+onnx_int4, llama_cpp) run in a Python of their own, which --install makes (TOKEN_ROUTER_PEERS names the
+folder, .peers otherwise) or --peer names; one that cannot be measured is listed as absent with the reason.
 """
 WEIGHT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int4": 0.5}
 STREAM_BYTES = 512 << 20
@@ -158,14 +159,30 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def _peer_figures(
     name: str, options: argparse.Namespace, floor: Floor, shapes: list[StepShape]
 ) -> list[Figure]:
-    if name not in options.peers:
-        raise PeerAbsent(f"no --peer {name}=PYTHON:MODEL")
-    python, model = options.peers[name]
+    python, model = _placed(name, options)
     answers = []
     for shape in shapes:
         job = PeerJob(model, shape.batch, shape.context, options.repeats, options.threads)
         answers.append(floor.figure(name, PEERS[name].dtype, shape, peer_times_ms(name, python, job)))
     return answers
+
+
+def _placed(name: str, options: argparse.Namespace) -> tuple[str, str]:
+    """Interpreter and model of a peer."""
+    if name in options.peers:
+        found: tuple[str, str] = options.peers[name]
+        return found
+    if name not in options.install:
+        raise PeerAbsent(f"neither --install {name} nor --peer {name}=PYTHON:MODEL")
+    source = Source(options.model_dir, options.gguf, peers_folder())
+    return installed_peer(name, source, lambda line: print(f"bench_engine: {line}", file=sys.stderr))
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if not set(names) <= set(PEERS):
+        raise argparse.ArgumentTypeError(f"{text}: of {', '.join(PEERS)}, separated by commas")
+    return names
 
 
 def _counts(text: str) -> list[int]:
@@ -198,8 +215,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--contexts", type=_counts, default=[512], help="cached tokens per row (default 512)")
     add("--repeats", type=int, default=15, help="steps per figure (default 15)")
     add("--threads", type=int, default=2, help="threads of every engine (default 2)")
+    add("--install", type=_names, default=[], metavar="LIST",
+        help="measure these peers too, each in an environment made now: " + ",".join(PEERS))  # fmt: skip
+    add("--gguf", type=Path, metavar="FILE", help="the model as llama_cpp reads it")
     add("--peer", dest="peers", type=_peer, action="append", default=[], metavar="NAME=PYTHON:MODEL",
-        help="measure this peer too; NAME: " + ", ".join(PEERS))  # fmt: skip
+        help="measure this peer too, as it is installed; NAME: " + ", ".join(PEERS))  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of a table")
     return parser
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import MappingProxyType
 
+from tools.peer_environments import PeerEnvironmentError, environment_python
+
 TIMEOUT_S = 900.0
+ONNX_BUILDER = ("-m", "onnxruntime_genai.models.builder", "-p", "int4", "-e", "cpu")
 
 
 class PeerAbsent(Exception):
@@ -120,6 +125,39 @@ import json, sys, time
 if __name__ == "__main__":
     print("TIMES", json.dumps(times_ms(json.loads(sys.argv[1]))))
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The one model in the forms that peers read; `folder` keeps what is made of it."""
+
+    model_dir: Path
+    gguf: Path | None
+    folder: Path
+
+
+def installed_peer(name: str, source: Source, tell: Callable[[str], None]) -> tuple[str, str]:
+    """Interpreter and model of peer `name`, both made now where they are missing; PeerAbsent says why not."""
+    try:
+        python = str(environment_python(name, tell))
+    except PeerEnvironmentError as error:
+        raise PeerAbsent(str(error)) from error
+    if name == "llama_cpp":
+        if source.gguf is None:
+            raise PeerAbsent("llama_cpp reads a GGUF file: name it with --gguf")
+        return python, str(source.gguf)
+    return python, str(_onnx_model(python, source, tell) if name == "onnx_int4" else source.model_dir)
+
+
+def _onnx_model(python: str, source: Source, tell: Callable[[str], None]) -> Path:
+    """The model with int4 weights as onnxruntime-genai wants it."""
+    built = source.folder / f"{source.model_dir.resolve().name}-onnx-int4"
+    if not (built / "genai_config.json").exists():
+        tell(f"converting {source.model_dir} to {built}")
+        run = _ran(python, [*ONNX_BUILDER, "-i", str(source.model_dir), "-o", str(built)])
+        if run.returncode:
+            raise PeerAbsent(f"onnxruntime_genai.models.builder: {_last_line(run.stderr)}")
+    return built
 
 
 def peer_times_ms(name: str, python: str, job: PeerJob) -> list[float]:

@@ -46,9 +46,14 @@ RECIPES = MappingProxyType(
 )
 
 
+def peers_folder() -> Path:
+    """Where environments are, and what is made for them."""
+    return Path(os.environ.get(FOLDER_KEY) or ROOT / ".peers")
+
+
 def environment_python(name: str, tell: Callable[[str], None]) -> Path:
     """The interpreter of peer `name`, its environment made now if it is not there; PeerEnvironmentError."""
-    folder = Path(os.environ.get(FOLDER_KEY) or ROOT / ".peers") / name
+    folder = peers_folder() / name
     python, recipe = folder / "bin" / "python", RECIPES[name]
     wanted = repr(recipe)
     if (folder / MARKER).is_file() and (folder / MARKER).read_text() == wanted:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.tiny_models import TinyModel, tiny_model_dir
 from tools import bench_engine, engine_peers
-from tools.engine_peers import PEERS, Peer, PeerAbsent, PeerJob, peer_times_ms
+from tools.engine_peers import PEERS, Peer, PeerAbsent, PeerJob, Source, installed_peer, peer_times_ms
+from tools.peer_environments import PeerEnvironmentError
 from tools.step_timing import StepShape
 
 MODEL_DIR = str(tiny_model_dir(TinyModel()))
@@ -45,7 +48,7 @@ def test_the_table_for_people_names_the_absent(capsys):
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 4 + len(PEERS)
-    assert "vllm absent: no --peer vllm=PYTHON:MODEL" in lines[-3]
+    assert "vllm absent: neither --install vllm nor --peer vllm=PYTHON:MODEL" in lines[-3]
 
 
 def test_a_step_of_transformers_leaves_its_cache_as_long_as_it_was():
@@ -109,3 +112,54 @@ def test_a_peer_that_was_named_stands_in_the_table(capsys, monkeypatch):
 @pytest.mark.parametrize("name", PEERS)
 def test_every_peers_program_is_python(name):
     compile(engine_peers.FRAME.format(program=PEERS[name].program), name, "exec")
+
+
+def fake_environment(monkeypatch, made):
+    monkeypatch.setattr(engine_peers, "environment_python", made)
+
+
+def test_an_installed_peer_is_measured_in_the_environment_made_for_it(capsys, monkeypatch):
+    fake_peer(monkeypatch, "def times_ms(job):\n    return [float(job['model'].endswith('.gguf'))]")
+    fake_environment(monkeypatch, lambda name, tell: tell(f"installing {name}") or sys.executable)
+
+    assert bench_engine.main([*QUICK, "--install", "llama_cpp", "--gguf", "m.gguf", "--json"]) == 0
+    told = capsys.readouterr()
+    rows = [row for row in json.loads(told.out)["rows"] if row["engine"] == "llama_cpp"]
+    assert [row["step_ms"] for row in rows] == [1.0, 1.0]
+    assert "installing llama_cpp" in told.err
+
+
+def test_every_peer_reads_the_model_in_its_own_form(monkeypatch, tmp_path):
+    calls = []
+    fake_environment(monkeypatch, lambda name, tell: "python")
+    done = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(engine_peers, "_ran", lambda python, arguments: calls.append(arguments) or done)
+    source = Source(Path("models/smol"), Path("m.gguf"), tmp_path)
+    models = {name: installed_peer(name, source, calls.append)[1] for name in PEERS}
+
+    built = str(tmp_path / "smol-onnx-int4")
+    assert models == {"vllm": "models/smol", "onnx_int4": built, "llama_cpp": "m.gguf"}
+    assert calls[1][-4:] == ["-i", "models/smol", "-o", built]
+
+
+def test_a_peer_that_cannot_be_installed_or_converted_is_absent(monkeypatch, tmp_path):
+    def refuse(name, tell):
+        raise PeerEnvironmentError("no such wheel")
+
+    source = Source(Path("models/smol"), None, tmp_path)
+    fake_environment(monkeypatch, refuse)
+    with pytest.raises(PeerAbsent, match="no such wheel"):
+        installed_peer("vllm", source, print)
+    fake_environment(monkeypatch, lambda name, tell: "python")
+    with pytest.raises(PeerAbsent, match="name it with --gguf"):
+        installed_peer("llama_cpp", source, print)
+    failed = subprocess.CompletedProcess([], 1, "", "first\nno such model")
+    monkeypatch.setattr(engine_peers, "_ran", lambda python, arguments: failed)
+    with pytest.raises(PeerAbsent, match=r"onnxruntime_genai.models.builder: no such model"):
+        installed_peer("onnx_int4", source, print)
+
+
+def test_an_unknown_peer_is_not_installed(capsys):
+    with pytest.raises(SystemExit):
+        bench_engine.main([*QUICK, "--install", "other"])
+    assert "of vllm, onnx_int4, llama_cpp" in capsys.readouterr().err
