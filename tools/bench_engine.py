@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from python_backend.runner.torch_runner.devices import ask_for_large_pages
 from python_backend.runner.torch_runner.footprint import chosen_dtype
 from python_backend.runner.torch_runner.model_config import load_model_config
 from python_backend.runner.torch_runner.runner import TorchRunner
@@ -239,6 +240,7 @@ def _print_table(document: dict[str, Any]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; 0, or 2 with the reason on stderr."""
     options = _parser().parse_args(argv)
+    ask_for_large_pages()
     options.peers = dict(options.peers)
     try:
         document = run(options)

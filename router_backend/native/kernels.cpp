@@ -73,10 +73,10 @@ struct Attention {
   int heads, kv_heads, head_dim, block_size;
 };
 
-// One token's share of one KV head: it sees positions 0 .. length - 1.
+// One token under some of its KV heads: it sees positions 0 .. length - 1.
 struct Place {
   const std::int64_t *blocks;
-  int token, length, kv_head;
+  int token, length, kv_first, kv_last;
 };
 
 namespace portable {
@@ -269,11 +269,13 @@ void paged_attention(const Array<float> &queries, const Array<float> &keys, cons
   const std::int64_t *table = tables.data(), *row = rows.data(), *length = lengths.data();
   const std::int64_t columns = tables.shape(1);
   const py::gil_scoped_release released;
-  in_pieces(tokens * a.kv_heads, is_small ? 1 : threads, [&](int piece) {
+  // All heads of a token read memory as one stream; few tokens are cut by heads so that no thread is idle.
+  const int cut = tokens % threads == 0 || tokens > 4 * threads ? 1 : a.kv_heads, heads = a.kv_heads / cut;
+  in_pieces(tokens * cut, is_small ? 1 : threads, [&](int piece) {
     thread_local std::vector<float> scores;
-    scores.resize(static_cast<std::size_t>(stride) * (a.heads / a.kv_heads));
-    const int token = piece / a.kv_heads;
-    const Place place{table + row[token] * columns, token, static_cast<int>(length[token]), piece % a.kv_heads};
+    scores.resize(static_cast<std::size_t>(stride) * a.heads);
+    const int token = piece / cut, first = piece % cut * heads;
+    const Place place{table + row[token] * columns, token, static_cast<int>(length[token]), first, first + heads};
     attend(a, place, scores.data(), stride);
   });
 }

@@ -6,12 +6,14 @@ what happens to be free. Imports torch only when it is asked about a GPU.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from router_backend.core.errors import ConfigError
 
 CPU = "cpu"
+LARGE_PAGES_KEY = "THP_MEM_ALLOC_ENABLE"
 CPU_SHARE, GPU_SHARE = 0.5, 0.9
 """Of the total, what `auto` gives to models: a server's other processes and pages need the rest."""
 MEMORY_INFO = Path("/proc/meminfo")
@@ -24,6 +26,14 @@ def usable_bytes(device: str) -> int:
         return int(GPU_SHARE * _gpu_bytes(device))
     limits = [_machine_bytes(MEMORY_INFO.read_text()), *_group_bytes(GROUP_LIMITS)]
     return int(CPU_SHARE * min(limits))
+
+
+def ask_for_large_pages() -> None:
+    """Let torch lay tensors out in large pages; it looks once, at its first allocation.
+
+    A step reads keys and values all over the pool: with pages of 4 KiB, finding them takes a tenth of its time.
+    """
+    os.environ.setdefault(LARGE_PAGES_KEY, "1")
 
 
 def refuse_absent(device: str) -> None:

@@ -16,7 +16,7 @@ from python_backend.runner.base import RunnerInfo
 from python_backend.runner.heads.loading import HeadBook, load_head
 from python_backend.runner.heads.vocabulary import tokenizer_sha
 from python_backend.runner.torch_runner.buckets import Tables
-from python_backend.runner.torch_runner.devices import CPU, refuse_absent
+from python_backend.runner.torch_runner.devices import CPU, ask_for_large_pages, refuse_absent
 from python_backend.runner.torch_runner.footprint import chosen_dtype, number_format
 from python_backend.runner.torch_runner.graphs import Capture, CudaCapture, GraphedSteps, GraphSettings
 from python_backend.runner.torch_runner.kv_pool import KvPool
@@ -45,6 +45,7 @@ class TorchRunner:
     def __init__(self, settings: TorchSettings, group: Collective = ALONE) -> None:
         """Loads a rank's share, or all; ConfigError names the file and what is wrong with it."""
         refuse_absent(settings.device)
+        ask_for_large_pages()
         torch.set_num_threads(max(1, settings.threads // group.size))
         config = load_model_config(settings.model_dir)
         self.info = _info(settings, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ def test_auto_on_the_cpu_is_half_of_the_machine_or_of_its_control_group(
     assert usable_bytes("cpu") == 4 << 30
     group.write_text(f"{2 << 30}\n")
     assert usable_bytes("cpu") == 1 << 30
+
+
+def test_large_pages_are_asked_for_unless_somebody_has_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    for decided, value in ((None, "1"), ("0", "0")):
+        monkeypatch.delenv(devices.LARGE_PAGES_KEY, raising=False)
+        if decided is not None:
+            monkeypatch.setenv(devices.LARGE_PAGES_KEY, decided)
+        devices.ask_for_large_pages()
+        assert os.environ[devices.LARGE_PAGES_KEY] == value
 
 
 def test_a_gpu_that_is_not_there_is_refused_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
