@@ -31,7 +31,7 @@ def usable_bytes(device: str) -> int:
 def ask_for_large_pages() -> None:
     """Let torch lay tensors out in large pages; it looks once, at its first allocation.
 
-    A step reads keys and values all over the pool: with pages of 4 KiB, finding them takes a tenth of its time.
+    A step reads keys and values all over the pool: in pages of 4 KiB, finding them takes a tenth of its time.
     """
     os.environ.setdefault(LARGE_PAGES_KEY, "1")
 
