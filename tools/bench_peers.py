@@ -4,12 +4,12 @@
                                 [--concurrency 1 4 8 16] [--output 128 512 2048] [--context 256]
                                 [--pair SMALL_DIR LARGE_DIR] [--repeat 5] [--seconds 60]
 
-ours: delayed, eager_async, step_sync, model_sync (routed), small_only, large_only (one model); what people
-would use instead: standard_ours, standard_vllm, standard_llama_cpp (a server per model, called for one token
-at a time), research_loop (transformers, no batching), assisted_generation (transformers' speculative
-decoding). Greedy; after a token of the small model the large one writes it instead with probability 0.35.
-Default models: random weights of the demo pair's shapes. vLLM and llama.cpp are installed into .peers at
-first use. Give it a quiet machine.
+ours: delayed, eager_async, step_sync, model_sync (routed), speculative (drafts of four), small_only and
+large_only (one model); what people would use instead: standard_ours, standard_vllm, standard_llama_cpp (a
+server per model, called for one token at a time), research_loop (transformers, no batching),
+assisted_generation (transformers' speculative decoding). Greedy; after a token of the small model the large
+one writes it instead with probability 0.35. Default models: random weights of the demo pair's shapes. vLLM
+and llama.cpp are installed into .peers at first use. Give it a quiet machine.
 """
 
 from __future__ import annotations

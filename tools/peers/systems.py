@@ -21,6 +21,8 @@ from tools.peers.closed_loop import System
 from tools.peers.pair import NAMES, Pair
 
 ONE_TOKEN_TIMEOUT_S = 300.0
+DRAFT_TOKENS = 4
+"""How many tokens the small model drafts before the large one checks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ SYSTEMS = MappingProxyType(
         **{mode: ours(mode, "random", {}) for mode in routed.MODES},
         "small_only": ours("eager_async", "fixed", {"mode": "never", "entry": "small"}),
         "large_only": ours("eager_async", "fixed", {"mode": "never", "entry": "large"}),
+        "speculative": ours("eager_async", "speculative", {"k": DRAFT_TOKENS}),
         "standard_ours": standard_ours,
         "standard_vllm": standard_vllm,
         "standard_llama_cpp": standard_llama_cpp,
