@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from python_backend.config import load_deployment
 from python_backend.transport.directory import ENVIRONMENT_KEY
 from router_backend.core.errors import ConfigError
-from tools.serve import Interrupts, run_folders, say, watch
+from tools.serve import LOOK_S, Interrupts, run_folders, say
 from tools.serving.admin import Admin
 from tools.serving.supervisor import Supervisor
 from tools.triton_server import Ports, ServerError, ServerOptions, TritonServer
@@ -40,9 +41,18 @@ def serve_part(options: argparse.Namespace, interrupts: Interrupts) -> int:
             interrupts.is_starting = False
             say(f"Ready: {', '.join(models)}; HTTP {server.http_url}, gRPC {server.grpc_address}")
             admin = Admin(server.http_url, server.metrics_url)
-            return watch(server, Supervisor(server, admin, server.stubs(), say), interrupts)
+            return keep(server, Supervisor(server, admin, server.stubs(), say), interrupts)
         finally:
             server.stop()
+
+
+def keep(server: TritonServer, supervisor: Supervisor, interrupts: Interrupts) -> int:
+    """Until someone wants the end or Triton ends by itself; the exit status."""
+    while not interrupts.wanted.wait(LOOK_S):
+        if not server.is_alive:
+            raise ServerError(f"tritonserver ended by itself\n{server.log_tail()}")
+        supervisor.turn(time.monotonic())
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -36,7 +36,8 @@ def write_deployment(folder: Path, addresses: dict[str, str], **settings: object
     policy = {"name": "r_stitch", "params": {"cutoff": 0.2}}
     front = {"tokenizer_dir": "tokenizer"}
     folder.mkdir(parents=True)
-    whole = {"models": models, "policy": policy, "front": front, **transport, **settings}
+    allowed = {"allowed_dirs": [str(ROOT / "model_repository")]}
+    whole = {"models": models, "policy": policy, "front": front, **allowed, **transport, **settings}
     (folder / "deployment.yaml").write_text(yaml.safe_dump(whole))
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     (folder / "tokenizer").symlink_to(ROOT / "model_repository" / "small" / "1")

@@ -38,6 +38,7 @@ def write_part(source: Path, target: Path, names: Sequence[str], files: dict[str
     settings = yaml.safe_load(source.read_text())
     for model in settings["models"]:
         _bring(source.parent, target, deployment, model, model["name"] in names)
+    settings["allowed_dirs"] = [*settings.get("allowed_dirs", []), f"../{AGREED}"]
     _bring_files(source.parent, target, deployment, names)
     (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
 

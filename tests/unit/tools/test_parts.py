@@ -9,6 +9,7 @@ import pytest
 
 from python_backend.config import load_deployment
 from python_backend.roles.agreeing import read_agreement
+from python_backend.roles.confinement import check_confined
 from tests.free_ports import free_addresses
 from tests.source_tree import ROOT
 from tools import serve_part, try_hosts
@@ -36,6 +37,7 @@ def test_a_part_loads_its_own_models_and_agrees_with_the_others(
     assert list((part / "large" / "1").glob("*.safetensors"))
     assert not list(tmp_path.rglob("small/*.safetensors"))
     assert own.model("small").model_dir == "../agreed/small"
+    check_confined(own, part)
     assert read_agreement(own, part) == read_agreement(whole, COMMITTED.parent)
 
 
