@@ -88,7 +88,6 @@ def test_a_bad_value_is_refused_naming_its_field(
     [
         ({"beam_width": 4}, "beam_width"),
         ({"num_return_sequences": 2}, "num_return_sequences"),
-        ({"return_log_probs": True}, "return_log_probs"),
         ({"end_id": 77}, "end_id"),
     ],
 )
