@@ -53,6 +53,7 @@ BENCHES = MappingProxyType(
 CHECKS = MappingProxyType(
     {
         "cases": ("cases", "The field cases, by id."),
+        "soak": ("soak", "Kills and freezes under mixed load on a real Triton, with verdicts."),
         "hosts": ("try_hosts", "What several hosts cost: sockets, TCP with keys, two servers."),
         "trtllm": ("check_trtllm", "Whether TensorRT-LLM and its engines do what we rely on."),
         "fuzz": ("fuzz", "Mutated frames and requests against codec and doors."),
