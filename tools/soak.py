@@ -186,10 +186,10 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--minutes", type=_minutes, default=10.0, help="of load (default: %(default)s)")
-    add("--clients", type=int, default=6, help="requests at a time (default: %(default)s)")
-    add("--questions", type=int, default=40, help="different ones (default: %(default)s)")
-    add("--kill-every-s", type=float, default=60.0, help="seconds between kills (default: %(default)s)")
+    add("--minutes", type=_positive, default=10.0, help="of load (default: %(default)s)")
+    add("--clients", type=_count, default=6, help="requests at a time (default: %(default)s)")
+    add("--questions", type=_count, default=40, help="different ones (default: %(default)s)")
+    add("--kill-every-s", type=_positive, default=60.0, help="seconds between kills (default: %(default)s)")
     add(
         "--on-peer-loss", choices=("fail", "retry"), default="fail", help="(default: %(default)s, as shipped)"
     )
@@ -198,11 +198,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _minutes(text: str) -> float:
-    minutes = float(text)
-    if minutes <= 0:
-        raise argparse.ArgumentTypeError(f"{text}: a soak takes some time")
-    return minutes
+def _positive(text: str) -> float:
+    found = float(text)
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: a time greater than 0 is needed")
+    return found
+
+
+def _count(text: str) -> int:
+    found = int(text)
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least one is needed")
+    return found
 
 
 if __name__ == "__main__":

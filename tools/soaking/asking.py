@@ -72,7 +72,9 @@ def ask(place: Place, way: Way, inputs: Inputs, leave_s: float | None = None) ->
 class Patience:
     """How long a client may wait for the next word."""
 
-    def __init__(self, began_at: float, leave_s: float | None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, began_at: float, leave_s: float | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._leave_at = None if leave_s is None else began_at + leave_s
         self._silent_at = began_at + SILENT_S
         self._clock = clock

@@ -17,6 +17,8 @@ from tools.triton_server import TritonServer
 TOLD_PAUSE_S = 0.25
 """A client that was told of a failure comes back after this, or it would ask thousands of times in vain."""
 TOGETHER = 4
+PROBE_S = 3.0
+"""A probe that was asked before the loss was noticed may hang until its deadline: another one is asked."""
 PROBE = Question("turn lift fold push spin flip roll bend turn lift fold push 42", 4, 0.0)
 
 
@@ -63,7 +65,7 @@ def _whole(server: TritonServer, question: Question) -> Heard:
 def needs(server: TritonServer, model: str) -> bool:
     """Whether a request that only `model` may write is answered now."""
     alone = {"routing_algorithm": "fixed", "routing_config": f'{{"mode": "never", "entry": "{model}"}}'}
-    heard = ask(place(server), Way.HTTP_WHOLE, {**PROBE.tensors(), **alone})
+    heard = ask(place(server), Way.HTTP_WHOLE, {**PROBE.tensors(), **alone}, PROBE_S)
     return heard.ends == 1 and not heard.error and bool(heard.text)
 
 

@@ -75,10 +75,11 @@ def test_a_soak_that_cannot_be_made_says_why(
     assert capsys.readouterr().err == "soak: no answer\n"
 
 
-def test_no_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--minutes", "--kill-every-s", "--clients", "--questions"])
+def test_nothing_at_all_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--minutes", "0"])
-    assert "a soak takes some time" in capsys.readouterr().err
+        main([option, "0"])
+    assert f"argument {option}: 0: " in capsys.readouterr().err
 
 
 def test_sigterm_ends_it_as_ctrl_c_does_and_only_while_it_runs() -> None:
