@@ -38,6 +38,7 @@ from router_backend.core.effects import Effect, Send
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.codec import pack
 from router_backend.handoff.message import Beat, Handoff
+from tools.awake import HELP, cores_awake
 
 NAMES = ("small", "large")
 TRANSPORTS = {"zmq": ZmqTransport, "unix": UnixTransport}
@@ -213,6 +214,7 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON: the last row's figure, and all in `rows`")
     add("--concurrency", type=int, nargs="+", default=[1, 16], metavar="N", help="requests handed to and fro")
     add("--transport", choices=TRANSPORTS, nargs="+", default=list(TRANSPORTS), help="default: both")
+    add("--keep-awake", action="store_true", help=HELP)
     add("--seconds", type=float, default=4.0, help="length of each measurement (default 4)")
     add("--step-ms", type=float, default=3.0, help="step of the stand-in schedulers (default 3)")
     return result
@@ -221,11 +223,12 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print one figure per concurrency, the target's last; 0."""
     options = parser().parse_args(argv)
-    figures = [
-        measured(Case(transport, n, options.seconds, options.step_ms))
-        for transport in options.transport
-        for n in options.concurrency
-    ]
+    with cores_awake(options.keep_awake):
+        figures = [
+            measured(Case(transport, n, options.seconds, options.step_ms))
+            for transport in options.transport
+            for n in options.concurrency
+        ]
     if options.json:
         print(json.dumps({**asdict(figures[-1]), "rows": [*map(asdict, figures)]}))
         return 0

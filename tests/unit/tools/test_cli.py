@@ -13,6 +13,7 @@ from tools.triton_layout import ROOT
 EVERY = {**COMMANDS, **BENCHES, **CHECKS}
 INTERNAL = {
     "cli",
+    "awake",
     "config_reference",
     "draw_dashboard",
     "draw_states",
