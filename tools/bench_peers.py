@@ -27,16 +27,26 @@ from pathlib import Path
 
 from tools.peer_environments import PeerEnvironmentError
 from tools.peers.closed_loop import drive
-from tools.peers.figures import Row, median_row, row
+from tools.peers.figures import NothingMeasuredError, Row, median_row, row
 from tools.peers.growth import exponents
 from tools.peers.pair import Pair, random_pair
 from tools.peers.processes import since, usage
+from tools.peers.routed import RoutedError
 from tools.peers.servers import PeerServerError
+from tools.peers.standard import StandardError
 from tools.peers.systems import SYSTEMS, Kit
 from tools.peers.workload import Workload, questions
 from tools.triton_server import ServerError
 
-FAULTS = (PeerEnvironmentError, PeerServerError, ServerError)
+FAULTS = (
+    NothingMeasuredError,
+    PeerEnvironmentError,
+    PeerServerError,
+    RoutedError,
+    ServerError,
+    StandardError,
+)
+"""What costs one system its rows and no other system anything."""
 
 
 async def measured(name: str, kit: Kit, cells: Sequence[Workload], repeat: int) -> list[Row]:

@@ -17,6 +17,10 @@ from tools.peers.processes import Usage
 from tools.peers.workload import Workload
 
 
+class NothingMeasuredError(ValueError):
+    """A cell ended before its first token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """None where the time was over before there was anything to tell."""
@@ -36,10 +40,10 @@ class Row:
 
 
 def row(system: str, workload: Workload, clients: Sequence[Client], usage: Usage) -> Row:
-    """The figures of one cell; ValueError when no token came in its time."""
+    """The figures of one cell; NothingMeasuredError when no token came in time."""
     arrivals = sorted(itertools.chain(*(answer.arrivals for one in clients for answer in one.answers)))
     if not arrivals:
-        raise ValueError(f"{system}: no token within {workload.seconds_max:g} s")
+        raise NothingMeasuredError(f"{system}: no token within {workload.seconds_max:g} s")
     first = [one.answers[0] for one in clients]
     began_at = min(one.asked_at for one in first)
     whole_at = [one.arrivals[-1][0] for one in first if one.is_whole]

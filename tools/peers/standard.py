@@ -17,7 +17,7 @@ from tools.peers.workload import Question
 
 
 class StandardError(RuntimeError):
-    """A server refused a call."""
+    """A server refused a call, or is gone."""
 
 
 class OneTokenServer(Protocol):
@@ -56,6 +56,12 @@ class Standard:
             yield 1, int(is_large)
 
     async def _next_token(self, server: OneTokenServer, ids: Sequence[int], client: int) -> int:
+        try:
+            return await self._posted(server, ids, client)
+        except aiohttp.ClientError as error:
+            raise StandardError(f"{server.url}: {error!r}") from error
+
+    async def _posted(self, server: OneTokenServer, ids: Sequence[int], client: int) -> int:
         async with self.session.post(server.url, json=server.body(ids, client)) as response:
             answer = await response.json(content_type=None)
             if response.status != 200:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tools.peers.closed_loop import Answer, Client, drive
-from tools.peers.figures import Row, median_row, row
+from tools.peers.figures import NothingMeasuredError, Row, median_row, row
 from tools.peers.processes import Usage
 from tools.peers.workload import Question, Workload, questions
 
@@ -55,7 +55,7 @@ def test_a_system_that_says_nothing_ends_with_the_time_and_has_no_figures() -> N
     short = Workload(2, 4, 5, 0.5, seconds_max=0.05)
     clients = asyncio.run(drive(Silent(), questions(short, 128), short))
 
-    with pytest.raises(ValueError, match=r"silent: no token within 0.05 s"):
+    with pytest.raises(NothingMeasuredError, match=r"silent: no token within 0.05 s"):
         row("silent", short, clients, Usage(0.0, 0.0))
 
 

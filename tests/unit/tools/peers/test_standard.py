@@ -83,6 +83,16 @@ def test_each_server_is_asked_for_one_greedy_token_in_its_own_words() -> None:
     assert LlamaCpp("u").body([1, 2], 3)["id_slot"] == 3
 
 
+def test_a_server_that_is_gone_is_the_fault_of_its_system_only() -> None:
+    async def ask() -> None:
+        gone = Counting(100, "http://127.0.0.1:1/")
+        async with ClientSession() as session:
+            await anext(Standard(gone, gone, session, []).answer(QUESTION))
+
+    with pytest.raises(StandardError, match=r"127\.0\.0\.1:1"):
+        asyncio.run(ask())
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
