@@ -7,13 +7,13 @@ is an error that names the key and the file.
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from python_backend.addresses import address_problem
 from router_backend.core.errors import ConfigError
 from router_backend.scheduler.rounds import Mode
 from router_backend.stream.lives import LossPolicy, PeerLoss
@@ -171,7 +171,11 @@ class Deployment(Settings):
     transport: Literal["ipc", "tcp"] = "ipc"
     """ipc: the processes of one server; tcp: those of several servers, on any host (docs/hosts.md)."""
     addresses: dict[str, Address] = {}
-    """For tcp: host:port of every subserver and of every door in use (`token_router`, `router`)."""
+    """For tcp: host:port of every subserver and of every door in use (`token_router`, `router`), as its peers
+    reach it."""
+    listen: dict[str, Address] = {}
+    """For tcp: host:port at which an endpoint listens where that is not its address, as in a container that
+    is reached by the name of a service: `{small: "0.0.0.0:5603"}`. Default: its address."""
     keys: str = ""
     """For tcp: folder of CURVE keys (`python -m tools.make_keys`), relative to the repository."""
     insecure: bool = False
@@ -193,15 +197,9 @@ class Deployment(Settings):
         return self
 
     def _check_addresses(self) -> None:
-        missing = [name for name in self.names if name not in self.addresses]
-        if missing:
-            raise ValueError(f"addresses: {missing[0]!r} is missing: give its host:port")
-        outside = [address for address in self.addresses.values() if not is_loopback(address)]
-        if outside and not (self.keys or self.insecure):
-            raise ValueError(
-                f"keys: {outside[0]} can be reached from other machines: make keys with python -m "
-                "tools.make_keys and name their folder, or set insecure: true"
-            )
+        problem = address_problem(self.addresses, self.listen, self.names, bool(self.keys) or self.insecure)
+        if problem:
+            raise ValueError(problem)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -238,15 +236,6 @@ def parse_deployment(text: str, source: str) -> Deployment:
         raise ConfigError(f"{source}: not YAML: {error}") from error
     except ValidationError as error:
         raise ConfigError(f"{source}: {_explained(error)}") from error
-
-
-def is_loopback(address: str) -> bool:
-    """Can host:port be reached from this machine only."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def load_deployment(path: Path) -> Deployment:

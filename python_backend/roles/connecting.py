@@ -21,6 +21,6 @@ def open_transport(
     """The transport of `endpoint`, listening; ConfigError says which address, key or folder is at fault."""
     if deployment.transport == "tcp":
         ring = read_keyring(repository / deployment.keys, endpoint) if deployment.keys else None
-        return ZmqTransport(TcpWiring(deployment.addresses, ring), endpoint)
+        return ZmqTransport(TcpWiring(deployment.addresses, ring, deployment.listen), endpoint)
     folder = open_run_dir(run_dir(deployment.run_dir, environment, os.getppid()))
     return UnixTransport(folder, endpoint)

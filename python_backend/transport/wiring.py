@@ -6,8 +6,9 @@ socket that leaves the host is encrypted and knows whom it talks to, unless the 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -72,13 +73,19 @@ class IpcWiring:
 
 @dataclass(frozen=True, slots=True)
 class TcpWiring:
-    """`addresses` is host:port by endpoint; with a `keyring` every connection is CURVE (curvezmq.org)."""
+    """`addresses` is host:port by endpoint; with a `keyring` every connection is CURVE (curvezmq.org).
+
+    A host's name is looked up at every attempt to connect, so it need not be known yet, and may move.
+    """
 
     addresses: Mapping[str, str]
     keyring: Keyring | None = None
+    listening: Mapping[str, str] = field(default_factory=dict)
+    """Where an endpoint listens, if not at its address."""
 
     def listen(self, pull: zmq.Socket[bytes], name: str) -> None:
-        address = self._address(name)
+        key = "listen" if name in self.listening else "addresses"
+        address = self.listening.get(name) or self._address(name)
         _steady(pull)
         if self.keyring is not None:
             pull.curve_server = True
@@ -87,7 +94,7 @@ class TcpWiring:
         try:
             pull.bind(f"tcp://{address}")
         except zmq.ZMQError as error:
-            raise ConfigError(f"addresses.{name}: cannot bind {address}: {error.strerror}") from error
+            raise ConfigError(_cannot_bind(f"{key}.{name}", address, error)) from error
 
     def reach(self, push: zmq.Socket[bytes], peer: Peer) -> None:
         address = self._address(peer)
@@ -105,6 +112,13 @@ class TcpWiring:
         if endpoint not in self.addresses:
             raise ConfigError(f"addresses: {endpoint!r} is missing: give its host:port")
         return self.addresses[endpoint]
+
+
+def _cannot_bind(key: str, address: str, error: zmq.ZMQError) -> str:
+    """With the cure where the host is none of this machine's."""
+    is_elsewhere = error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV)
+    cure = ": give an address of this machine under listen (0.0.0.0 for all of them)" if is_elsewhere else ""
+    return f"{key}: cannot bind {address}: {error.strerror}{cure}"
 
 
 def _steady(socket: zmq.Socket[bytes]) -> None:

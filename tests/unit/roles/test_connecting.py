@@ -63,3 +63,42 @@ def test_a_model_without_an_address_and_an_address_without_a_port_are_named() ->
         tcp({"small": "127.0.0.1:1"})
     with pytest.raises(ConfigError, match=r"addresses.large: String should match pattern"):
         tcp({"small": "127.0.0.1:1", "large": "10.0.0.2"})
+
+
+def test_who_listens_elsewhere_is_found_at_its_address(tmp_path: Path) -> None:
+    """As in a container: it listens on all interfaces, its peers know it by a name."""
+    ports = {name: address.rpartition(":")[2] for name, address in free_addresses(["small", "large"]).items()}
+    addresses = {"small": f"127.0.0.1:{ports['small']}", "large": f"localhost:{ports['large']}"}
+    deployment = tcp(addresses, keys="keys", listen={"large": f"0.0.0.0:{ports['large']}"})
+    write_keys(tmp_path / "keys", deployment.endpoints)
+    small, large = (open_transport(deployment, tmp_path, name) for name in deployment.names)
+    small.post(Peer("large"), [b"there"])
+    arrived = next(found for found in (large.poll(0.1) for _ in range(200)) if found)
+    for transport in (small, large):
+        transport.close()
+
+    assert arrived == [("small", [b"there"])]
+
+
+INSIDE = {"small": "127.0.0.1:1", "large": "localhost:2"}
+
+
+def test_a_listener_on_all_interfaces_needs_keys_however_it_is_reached() -> None:
+    listen = {"large": "0.0.0.0:2"}
+    with pytest.raises(ConfigError, match=r"keys: 0.0.0.0:2 can be reached from other machines"):
+        tcp(INSIDE, listen=listen)
+    assert tcp(INSIDE, listen=listen, keys="keys").listen == listen
+    assert tcp(INSIDE, listen=listen, insecure=True).listen == listen
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:2", "[::]:2"])
+def test_an_address_that_only_a_listener_can_use_is_refused_with_the_cure(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"addresses.large: .* no place that peers can reach: move it"):
+        tcp({**INSIDE, "large": address}, keys="keys")
+
+
+def test_a_listener_that_nobody_could_find_and_one_without_a_port_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"listen: 'router' has no entry in addresses: give the host:port"):
+        tcp(INSIDE, listen={"router": "127.0.0.1:3"})
+    with pytest.raises(ConfigError, match=r"listen.large: String should match pattern"):
+        tcp(INSIDE, listen={"large": "0.0.0.0"})

@@ -113,6 +113,14 @@ def test_an_address_that_is_taken_is_named(keys: Path) -> None:
     first.close()
 
 
+def test_a_name_that_is_not_this_machines_is_where_to_be_reached_and_not_where_to_listen() -> None:
+    addresses = {"small": "small.invalid:5603"}
+    with pytest.raises(ConfigError, match=r"addresses.small: cannot bind .* under listen \(0.0.0.0 for all"):
+        ZmqTransport(TcpWiring(addresses), "small")
+    with pytest.raises(ConfigError, match=r"listen.small: cannot bind elsewhere.invalid:5603: No such"):
+        ZmqTransport(TcpWiring(addresses, listening={"small": "elsewhere.invalid:5603"}), "small")
+
+
 def test_an_endpoint_without_an_address_is_named() -> None:
     with pytest.raises(ConfigError, match=r"addresses: 'small' is missing"):
         ZmqTransport(TcpWiring({}), "small")
