@@ -21,6 +21,7 @@ from tools.fuzzing.base import Findings, Target, fuzz
 from tools.fuzzing.codec_target import CodecTarget, outcome_of_bytes
 from tools.fuzzing.handoff_target import HandoffTarget
 from tools.fuzzing.request_target import RequestTarget
+from tools.soaking.memory import MIB
 
 TOKENIZER = Path(__file__).resolve().parent.parent / "model_repository" / "small" / "1"
 TARGETS = ("codec", "request", "handoff")
@@ -51,6 +52,7 @@ def _summary(options: argparse.Namespace, findings: Findings) -> dict[str, objec
         "seed": options.seed,
         "seconds": round(findings.seconds, 1),
         "slowest_ms": round(1000 * findings.slowest_s, 1),
+        "rss_mib": [round(size / MIB, 1) for size in (findings.warm_bytes, findings.end_bytes)],
         "rows": findings.rows(),
     }
 
@@ -58,7 +60,9 @@ def _summary(options: argparse.Namespace, findings: Findings) -> dict[str, objec
 def _table(options: argparse.Namespace, findings: Findings) -> str:
     lines = [
         f"{options.target}: {findings.trials} trials of seed {options.seed} in {findings.seconds:.1f} s, "
-        f"the slowest took {1000 * findings.slowest_s:.1f} ms"
+        f"the slowest took {1000 * findings.slowest_s:.1f} ms",
+        f"resident memory {findings.warm_bytes / MIB:.1f} MiB after a tenth of them, "
+        f"{findings.end_bytes / MIB:.1f} MiB at the end",
     ]
     lines += [f"{count:9d}  {word}" for word, count in findings.outcomes.most_common()]
     for fault in findings.faults.values():

@@ -11,7 +11,7 @@ from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Effect, Emit
-from router_backend.core.request import Request, RequestId, RequestKey
+from router_backend.core.request import Request, RequestKey
 from router_backend.core.state import State
 from router_backend.handoff.message import Handoff
 from router_backend.scheduler.scheduler import Scheduler
@@ -37,32 +37,32 @@ class Checkers:
     is_lossy: bool = False
     is_mortal: bool = False
     """Models may die and sleep: who was given up may wake up, go on and end what others have ended."""
-    closes: dict[RequestId, Close] = field(default_factory=dict)
+    closes: dict[RequestKey, Close] = field(default_factory=dict)
     handoffs: int = 0
     resent: int = 0
-    _held: dict[RequestId, list[int]] = field(default_factory=dict)
+    _held: dict[RequestKey, list[int]] = field(default_factory=dict)
     """Tokens that each model has been given of, or has written into, a request."""
-    _last_seq: dict[RequestId, int] = field(default_factory=dict)
+    _last_seq: dict[RequestKey, int] = field(default_factory=dict)
 
     def admitted(self, request: Request, model: int, given: int = 0) -> None:
         """The home has given `request` to `model`, with `given` tokens of its answer."""
-        self._held[request.request_id] = [0] * self.models
-        self._held[request.request_id][model] = request.prompt_len + given
-        self._last_seq[request.request_id] = -1
+        self._held[request.key] = [0] * self.models
+        self._held[request.key][model] = request.prompt_len + given
+        self._last_seq[request.key] = -1
 
     def see(self, model: int, effect: Effect) -> None:
         """Every effect of every scheduler, in order; `model` caused it. Commits enter the log here."""
         if isinstance(effect, Emit):
             self._see_emit(model, effect)
         elif isinstance(effect, Close):
-            check(self.is_mortal or effect.request_id not in self.closes, "closed twice", model, effect)
-            self.closes[effect.request_id] = effect
+            check(self.is_mortal or effect.key not in self.closes, "closed twice", model, effect)
+            self.closes[effect.key] = effect
         elif isinstance(effect.message, Handoff):
             self._see_handoff(model, effect.message)
 
     def _see_emit(self, model: int, emit: Emit) -> None:
-        text, held = self.commits[emit.request_id], self._held[emit.request_id]
-        check(self.is_mortal or emit.request_id not in self.closes, "commit after the end", emit)
+        text, held = self.commits[emit.key], self._held[emit.key]
+        check(self.is_mortal or emit.key not in self.closes, "commit after the end", emit)
         check(emit.model == model and emit.position == len(text.answer), "commit out of order", emit)
         check(held[model] == len(text.tokens), "commit by a model that lacks tokens", emit, held)
         text.extend(emit.token_ids)
@@ -70,7 +70,7 @@ class Checkers:
         held[model] = len(text.tokens)
 
     def _see_handoff(self, model: int, handoff: Handoff) -> None:
-        key = handoff.request_id
+        key = handoff.key
         text, held = self.commits[key], self._held[key]
         if handoff.seq <= self._last_seq[key]:
             check(self.is_lossy or self.is_mortal, "sent again without a loss", handoff)
@@ -92,7 +92,7 @@ class Checkers:
             scheduler = schedulers[model]
             scheduler.check_integrity()
             for sequence in scheduler.roster.queues:
-                tokens = self.commits[sequence.request_id].tokens
+                tokens = self.commits[sequence.key].tokens
                 check(sequence.tokens == tokens[: len(sequence.tokens)], "not a prefix", model, sequence)
         owned = [key for scheduler in schedulers for key in _owned(scheduler)]
         check(len(owned) == len(set(owned)), "two models may append", owned)
@@ -109,7 +109,7 @@ class Checkers:
         """Everything has ended, once, and nothing is left of it anywhere."""
         check(not home.unended, "never ended", home.unended)
         for scheduler in schedulers:
-            left = [(sequence.request_id, sequence.state) for sequence in scheduler.roster.queues]
+            left = [(sequence.key, sequence.state) for sequence in scheduler.roster.queues]
             check(not left, "left behind", scheduler.settings.model, left)
             check(scheduler.roster.kv.pool.num_held == 0, "blocks left behind", scheduler.settings.model)
             check(not scheduler.roster.live, "still live", scheduler.roster.live)
@@ -122,13 +122,13 @@ class Checkers:
             self._check_complete(home)
 
     def _check_complete(self, home: Home) -> None:
-        for request_id, answer in home.answers.items():
-            check(request_id in self.closes, "ended without a close", request_id)
-            check(not answer.is_given_up, "given up without a loss", request_id)
-            text = self.commits[request_id]
-            check(answer.token_ids == text.answer, "the client saw another text", request_id)
-            check([token.model for token in answer.tokens] == text.writers, "other writers", request_id)
-            check(self.closes[request_id].length == len(text.answer), "wrong length", request_id)
+        for key, answer in home.answers.items():
+            check(key in self.closes, "ended without a close", key)
+            check(not answer.is_given_up, "given up without a loss", key)
+            text = self.commits[key]
+            check(answer.token_ids == text.answer, "the client saw another text", key)
+            check([token.model for token in answer.tokens] == text.writers, "other writers", key)
+            check(self.closes[key].length == len(text.answer), "wrong length", key)
 
 
 def _owned(scheduler: Scheduler) -> list[RequestKey]:

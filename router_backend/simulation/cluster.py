@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from router_backend.core.effects import Effect, Send
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import ModelIndex, Request, RequestKey
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit
 from router_backend.policies.base import Place
@@ -65,12 +65,12 @@ class _Arrive(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    request_id: RequestId
+    key: RequestKey
     is_last: bool
 
 
 class _GiveUp(NamedTuple):
-    request_id: RequestId
+    key: RequestKey
 
 
 class Delivery(NamedTuple):
@@ -127,9 +127,9 @@ class Cluster:
         """A client's request reaches the home at `at`."""
         self.clock.schedule(at, _Arrive(request))
 
-    def cancel(self, request_id: RequestId, at: float) -> None:
+    def cancel(self, key: RequestKey, at: float) -> None:
         """The client goes away at `at`; the request has been submitted for an earlier time."""
-        self.clock.schedule(at, Abandon(request_id, is_last=False))
+        self.clock.schedule(at, Abandon(key, is_last=False))
 
     def run(self, turns_max: int = 50_000) -> int:
         """Turns until nothing is left to happen, or `turns_max`; returns how many."""
@@ -169,7 +169,7 @@ class Cluster:
             case Abandon():
                 self._abort(event)
             case _GiveUp():
-                self.home.give_up(event.request_id, self.now)
+                self.home.give_up(event.key, self.now)
             case Delivery():
                 self._deliver(event)
             case StepDone():
@@ -178,7 +178,7 @@ class Cluster:
                 self.trace.add(self.now, "timer", event.model, "")
 
     def _arrive(self, request: Request) -> None:
-        self.trace.add(self.now, "arrive", HOME, request.request_id)
+        self.trace.add(self.now, "arrive", HOME, _named(request.key))
         entry = self._books[0].router(request.policy).entry(request)
         self.home.open(request, self.now)
         self.commits.open(request)
@@ -186,14 +186,14 @@ class Cluster:
         self._post(HOME, entry, Admit(request))
         if self.deployment.request_s_max < math.inf:
             at = self.now + self.deployment.request_s_max
-            self.clock.schedule(at, Abandon(request.request_id, is_last=True))
+            self.clock.schedule(at, Abandon(request.key, is_last=True))
 
     def _abort(self, event: Abandon) -> None:
         """Told to every subserver; the deadline's also ends what nobody closes any more."""
-        self.trace.add(self.now, "abort", HOME, event.request_id)
-        self._abort_everywhere(self.home.answers[event.request_id].request)
+        self.trace.add(self.now, "abort", HOME, _named(event.key))
+        self._abort_everywhere(self.home.answers[event.key].request)
         if event.is_last:
-            self.clock.schedule(self.now + self.deployment.grace_s, _GiveUp(event.request_id))
+            self.clock.schedule(self.now + self.deployment.grace_s, _GiveUp(event.key))
 
     def _abort_everywhere(self, request: Request) -> None:
         for model in range(len(self.nodes)):
@@ -248,7 +248,7 @@ class Cluster:
         step_s = node.engine.step_s(plan)
         request_ids = tuple(row.request_id for row in plan.rows)
         self.launches.append(LaunchRecord(self.now, model, plan.reason, step_s, request_ids))
-        rows = " ".join(f"{row.request_id}:{row.start}-{row.end}" for row in plan.rows)
+        rows = " ".join(f"{_named(row.key)}:{row.start}-{row.end}" for row in plan.rows)
         self.trace.add(self.now, "launch", model, f"{plan.reason.value} {rows}")
         self.clock.schedule(self.now + step_s, StepDone(model, plan))
 
@@ -257,3 +257,8 @@ class Cluster:
         if until is not None and until < math.inf and until != node.timer_at:
             node.timer_at = until
             self.clock.schedule(until, _Timer(model))
+
+
+def _named(key: RequestKey) -> str:
+    """For the trace: the id, and the epoch where an id has several."""
+    return f"{key.request_id}/{key.epoch}" if key.epoch else key.request_id

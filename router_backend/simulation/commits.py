@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestKey
 from router_backend.simulation.script import EMPTY, extended
 
 
@@ -37,15 +37,15 @@ class Text:
 
 @dataclass(slots=True)
 class CommitLog:
-    """Texts by request id; an id is used once per simulation."""
+    """Texts by life: an id may be used again under another epoch."""
 
-    texts: dict[RequestId, Text] = field(default_factory=dict)
+    texts: dict[RequestKey, Text] = field(default_factory=dict)
 
-    def __getitem__(self, request_id: RequestId) -> Text:
-        return self.texts[request_id]
+    def __getitem__(self, key: RequestKey) -> Text:
+        return self.texts[key]
 
     def open(self, request: Request, answer: Sequences[int] = ()) -> None:
         """Begin the text with the prompt and what a former life has committed."""
-        assert request.request_id not in self.texts, f"{request.request_id} is used twice"
-        text = self.texts[request.request_id] = Text(request, given=len(answer))
+        assert request.key not in self.texts, f"{request.key} is used twice"
+        text = self.texts[request.key] = Text(request, given=len(answer))
         text.extend((*request.prompt, *answer))

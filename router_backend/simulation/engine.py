@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from router_backend.core.request import RequestId
+from router_backend.core.request import RequestKey
 from router_backend.scheduler.batch import BatchPlan, IntArray, Row, StepOutput
 from router_backend.simulation.commits import CommitLog, Text
 from router_backend.simulation.script import Script
@@ -38,7 +38,7 @@ class Engine:
     commits: CommitLog
     sampled: int = 0
     _slots: list[int] = field(init=False)
-    _computed: dict[RequestId, int] = field(default_factory=dict)
+    _computed: dict[RequestKey, int] = field(default_factory=dict)
     """Tokens whose context was computed or read here, as of each request's last row."""
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Engine:
         """Feed every row; R sampled tokens, entropies in nats if the plan needs them."""
         assert plan.rows, f"step {plan.step} has no rows"
         for row in plan.rows:
-            self._feed(row, self.commits[row.request_id])
+            self._feed(row, self.commits[row.key])
         rows = plan.sampling_rows
         self.sampled += len(rows)
         tokens = np.array([self._token(row) for row in rows], dtype=np.int64)
@@ -88,11 +88,11 @@ class Engine:
         assert found == text.contexts[: row.start], f"{row} reads a cache that is not its own: {found}"
         for position in range(row.start, row.end):
             self._slots[self._slot(row, position)] = text.contexts[position]
-        self._computed[row.request_id] = row.end
+        self._computed[row.key] = row.end
 
     def _check_start(self, row: Row) -> None:
         """Go on where the last row ended (its last token may be fed again), or at a cached prefix."""
-        computed = self._computed.get(row.request_id, 0)
+        computed = self._computed.get(row.key, 0)
         is_resumed = row.start in (computed, computed - 1)
         assert is_resumed or row.start % self.settings.block_size == 0, (row, computed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Emit
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestKey
 from router_backend.handoff.codec import Message
 from router_backend.stream.commit_order import CommitOrder, Committed
 from router_backend.stream.lives import Lives, Start
@@ -45,31 +45,31 @@ class Answer:
 class Home:
     """All answers, open or ended."""
 
-    answers: dict[RequestId, Answer] = field(default_factory=dict)
+    answers: dict[RequestKey, Answer] = field(default_factory=dict)
     late_messages: int = 0
-    client_of: dict[RequestId, RequestId] = field(default_factory=dict)
-    """The client's request by the id of each of its lives."""
+    client_of: dict[RequestKey, RequestKey] = field(default_factory=dict)
+    """The client's request by each of its lives."""
 
     @property
-    def unended(self) -> list[RequestId]:
+    def unended(self) -> list[RequestKey]:
         return [key for key, answer in self.answers.items() if answer.ended_at is None]
 
     def open(self, request: Request, now: float) -> None:
-        self.answers[request.request_id] = Answer(
+        self.answers[request.key] = Answer(
             request, now, CommitOrder(request.max_tokens, request.sampling.logprobs)
         )
-        self.client_of[request.request_id] = request.request_id
+        self.client_of[request.key] = request.key
 
-    def of_life(self, request_id: RequestId) -> Answer | None:
-        """The answer whose present life has this id; None for a former one."""
-        answer = self.answers[self.client_of[request_id]]
+    def of_life(self, life: RequestKey) -> Answer | None:
+        """The answer whose present life this is; None for a former one."""
+        answer = self.answers[self.client_of[life]]
         is_between = answer.lives is not None and answer.lives.is_between
-        return answer if answer.request.request_id == request_id and not is_between else None
+        return answer if answer.request.key == life and not is_between else None
 
     def hear(self, message: Message, now: float) -> None:
         """A commit or an end, in any order, perhaps twice."""
         assert isinstance(message, Emit | Close), f"{message} is not for a home"
-        answer = self.of_life(message.request_id)
+        answer = self.of_life(message.key)
         if answer is None or answer.ended_at is not None:
             self.late_messages += 1
             return
@@ -82,9 +82,9 @@ class Home:
         if answer.close is not None and len(answer.tokens) >= answer.close.length:
             answer.ended_at = now
 
-    def give_up(self, request_id: RequestId, now: float) -> None:
+    def give_up(self, key: RequestKey, now: float) -> None:
         """The deadline has passed and the end has not come: the client gets an error."""
-        answer = self.answers[request_id]
+        answer = self.answers[key]
         if answer.ended_at is None:
             answer.is_given_up = True
             answer.ended_at = now

@@ -13,7 +13,7 @@ import numpy as np
 
 from router_backend.core.effects import Close
 from router_backend.core.errors import PeerLostError
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import ModelIndex, Request, RequestKey
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit, Finished, Handoff
 from router_backend.policies.registry import PolicyBook
@@ -53,7 +53,7 @@ class MortalCluster(Cluster):
         self._rng = np.random.default_rng([deployment.seed, 1])
         self._bodies = [Body() for _ in models]
         self._views = {observer: View([0] * len(self.nodes)) for observer in (HOME, *models)}
-        self._leavers: set[RequestId] = set()
+        self._leavers: set[RequestKey] = set()
         for outage in faults.outages:
             self.clock.schedule(outage.at, Fall(outage))
 
@@ -70,7 +70,7 @@ class MortalCluster(Cluster):
             case Late():
                 self._find_stranded(event.request)
             case Again():
-                self._go_on(self.home.answers[event.request_id])
+                self._go_on(self.home.answers[event.key])
             case StepDone():
                 self._end_step(event)
             case _:
@@ -170,7 +170,7 @@ class MortalCluster(Cluster):
 
     def _deliver(self, event: Delivery) -> None:
         message = unpack(event.frames)
-        answer = self.home.of_life(message.request_id) if isinstance(message, Close) else None
+        answer = self.home.of_life(message.key) if isinstance(message, Close) else None
         if not isinstance(message, Close) or answer is None or answer.ended_at is not None:
             super()._deliver(event)
         elif self.faults.loss.choice is not PeerLoss.FAIL and message.message.startswith(PeerLostError.code):
@@ -180,7 +180,7 @@ class MortalCluster(Cluster):
             self.clock.schedule(self.now + LATE_S, Late(answer.request))
 
     def _find_stranded(self, request: Request) -> None:
-        answer = self.home.of_life(request.request_id)
+        answer = self.home.of_life(request.key)
         if answer is not None and answer.ended_at is None:
             self._recover(answer)
 
@@ -209,14 +209,14 @@ class MortalCluster(Cluster):
         entry = self._books[0].router(request.policy).entry(request)
         others = [ModelIndex(model) for model in range(len(self.nodes)) if model != entry]
         super()._arrive(request)
-        answer = self.home.answers[request.request_id]
+        answer = self.home.answers[request.key]
         answer.lives = Lives(self.faults.loss, request, (entry, *others))
         answer.start = Start(request, answer.lives.needed)
         if self._views[HOME].lost:
             self._recover(answer)
 
     def _abort(self, event: Abandon) -> None:
-        self._leavers.add(event.request_id)
+        self._leavers.add(event.key)
         super()._abort(event)
 
     def _recover(self, answer: Answer) -> None:
@@ -239,24 +239,24 @@ class MortalCluster(Cluster):
         lives = answer.lives
         if lives is None or not lives.is_between or answer.ended_at is not None:
             return
-        if lives.first.request_id in self._leavers:
-            self.home.give_up(lives.first.request_id, self.now)
+        if lives.first.key in self._leavers:
+            self.home.give_up(lives.first.key, self.now)
             return
         up = [model not in self._views[HOME].lost for model in range(len(self.nodes))]
         match lives.next(up, self.now):
             case Start() as start:
                 self._begin(answer, start)
             case GiveUp():
-                self.home.give_up(lives.first.request_id, self.now)
+                self.home.give_up(lives.first.key, self.now)
             case _:
-                self.clock.schedule(self.now + AGAIN_S, Again(lives.first.request_id))
+                self.clock.schedule(self.now + AGAIN_S, Again(lives.first.key))
 
     def _begin(self, answer: Answer, start: Start) -> None:
         tokens, request = tuple(answer.token_ids), start.request
         self.recoveries += 1
         answer.request, answer.start = request, start
         assert answer.lives is not None
-        self.home.client_of[request.request_id] = answer.lives.first.request_id
+        self.home.client_of[request.key] = answer.lives.first.key
         self.commits.open(request, tokens)
         self.checkers.admitted(request, start.entry, len(tokens))
         self._post(HOME, start.entry, Admit(request, tokens))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from router_backend.core.request import Request, RequestId
+from router_backend.core.request import Request, RequestKey
 from router_backend.handoff.farewells import Farewells
 from router_backend.simulation.cluster import Delivery, StepDone
 from router_backend.stream.lives import LossPolicy
@@ -58,7 +58,7 @@ class Late(NamedTuple):
 
 
 class Again(NamedTuple):
-    request_id: RequestId
+    key: RequestKey
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ class Scenario:
         for request, at in zip(self.requests, self.arrivals, strict=True):
             cluster.submit(request, at)
         for index, at in self.cancels:
-            cluster.cancel(self.requests[index].request_id, at)
+            cluster.cancel(self.requests[index].key, at)
         return cluster
 
     def finished(self) -> Cluster:
@@ -78,22 +78,22 @@ class Scenario:
         nothing is cut off but what a client left, a lost message stranded or the policy lets fail."""
         may_fail = self.deployment.conditions.drop_p > 0
         may_fail |= self.faults is not None and self.faults.loss.choice is PeerLoss.FAIL
-        left = {self.requests[index].request_id for index, _ in self.cancels}
+        left = {self.requests[index].key for index, _ in self.cancels}
         for request in self.requests:
-            answer = cluster.home.answers[request.request_id]
+            answer = cluster.home.answers[request.key]
             tokens = [*request.prompt, *answer.token_ids]
             script, seed = self.deployment.script, request.sampling.seed
             for position, token in enumerate(answer.tokens, request.prompt_len):
                 context = context_of(tokens[:position])
                 assert token.token_id == script.token(seed, context, token.model), (request, position)
             is_whole = end_of(request, answer.token_ids) is not None
-            assert is_whole or may_fail or request.request_id in left, (request, answer)
+            assert is_whole or may_fail or request.key in left, (request, answer)
 
     def check_texts(self, cluster: Cluster) -> None:
         """Complete answers are the oracle's; those that were cut off are the beginning of them."""
         script, models = self.deployment.script, len(self.deployment.schedulers)
         for request in self.requests:
-            answer = cluster.home.answers[request.request_id]
+            answer = cluster.home.answers[request.key]
             tokens, writers = expected_answer(request, script, models)
             length = len(answer.tokens)
             assert answer.token_ids == tokens[:length], (request, answer.token_ids, tokens)
@@ -151,7 +151,33 @@ def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.
         seed=seed,
         request_s_max=REQUEST_S_MAX if drop_p else math.inf,
     )
-    return Scenario(seed, deployment, requests, arrivals, cancels)
+    found = Scenario(seed, deployment, requests, arrivals, cancels)
+    return with_reused_ids(found) if has_reused_ids(seed) else found
+
+
+def has_reused_ids(seed: int) -> bool:
+    """A third of all systems, under every kind of fault."""
+    return seed % 3 == 1
+
+
+def with_reused_ids(found: Scenario) -> Scenario:
+    """The same requests under one to three ids. Epochs tell them apart; where a client has left, its next
+    request under the id often comes at the same instant, before anybody has heard of the abort."""
+    rng = np.random.default_rng([found.seed, 3])
+    names = rng.integers(int(rng.integers(1, 4)), size=len(found.requests)).tolist()
+    epochs = rng.permutation(len(names)).tolist()
+    requests, arrivals, left_at = [], list(found.arrivals), dict(found.cancels)
+    last: dict[int, int] = {}
+    for index, (request, name, epoch) in enumerate(zip(found.requests, names, epochs, strict=True)):
+        requests.append(replace(request, request_id=RequestId(f"r{name}"), epoch=epoch))
+        moved_to = left_at.get(last.get(name, -1), 0.0)
+        if moved_to > arrivals[index] and rng.random() < 0.5:
+            if index in left_at:
+                left_at[index] += moved_to - arrivals[index]
+            arrivals[index] = moved_to
+        last[name] = index
+    cancels = tuple(left_at.items())
+    return replace(found, requests=tuple(requests), arrivals=tuple(arrivals), cancels=cancels)
 
 
 def _request(rng: np.random.Generator, index: int, models: int) -> Request:

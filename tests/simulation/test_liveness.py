@@ -11,7 +11,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
+from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, RequestKey, Sampling
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
 from router_backend.simulation.network import PERFECT, Conditions
@@ -59,7 +59,7 @@ def swept(live: int, thresholds: tuple[int, int], trouble: Trouble) -> Cluster:
         name, sampling = RequestId(f"r{index}"), Sampling(seed=index)
         cluster.submit(Request(name, (1, 2, index), 1 + index, sampling=sampling, policy=policy), at=0.0)
         if trouble.is_cancelling and index % 3 == 1:
-            cluster.cancel(name, at=2.0 + 1.5 * index)
+            cluster.cancel(RequestKey(name, 0), at=2.0 + 1.5 * index)
     cluster.run(turns_max=5_000)
     return cluster
 

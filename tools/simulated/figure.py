@@ -48,7 +48,7 @@ def with_threshold_3() -> tuple[Stuck, Fraction]:
     drained = figure_cluster(Mode.DELAYED, UNREACHABLE_THRESHOLD)
     drained.run()
     drained.check_end()
-    return Stuck(stuck.now, tuple(stuck.home.unended)), mean_latency(drained)
+    return Stuck(stuck.now, tuple(key.request_id for key in stuck.home.unended)), mean_latency(drained)
 
 
 def timelines() -> list[Timeline]:

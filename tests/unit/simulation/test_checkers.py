@@ -50,9 +50,9 @@ def test_an_honest_history_passes_and_is_written_down():
     books.see(LARGE, closing(2, Reason.STOP))
     books.see(LARGE, Send(SMALL, Finished(ASKED.request_id, 0, LARGE)))
 
-    assert books.commits[ASKED.request_id].answer == [7, 8]
-    assert books.commits[ASKED.request_id].writers == [0, 1]
-    assert (books.handoffs, list(books.closes)) == (1, [ASKED.request_id])
+    assert books.commits[ASKED.key].answer == [7, 8]
+    assert books.commits[ASKED.key].writers == [0, 1]
+    assert (books.handoffs, list(books.closes)) == (1, [ASKED.key])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_home_ends_an_answer_when_it_has_the_close_and_every_token():
     for at, message in enumerate([closing(2), emit(1, 8), closing(2), emit(0, 7), emit(1, 8)], 2):
         home.hear(message, float(at))
 
-    answer = home.answers[ASKED.request_id]
+    answer = home.answers[ASKED.key]
     assert (answer.token_ids, answer.token_times, answer.latency_s) == ([7, 8], [5.0, 5.0], 4.0)
     assert (home.unended, home.late_messages) == ([], 1)
 
@@ -157,11 +157,11 @@ def test_a_home_ends_an_answer_when_it_has_the_close_and_every_token():
 def test_a_home_that_gives_up_hears_no_more():
     home = Home()
     home.open(ASKED, 0.0)
-    home.give_up(ASKED.request_id, 9.0)
+    home.give_up(ASKED.key, 9.0)
     home.hear(closing(0), 10.0)
-    home.give_up(ASKED.request_id, 11.0)
+    home.give_up(ASKED.key, 11.0)
 
-    answer = home.answers[ASKED.request_id]
+    answer = home.answers[ASKED.key]
     assert (answer.is_given_up, answer.ended_at, answer.close, home.late_messages) == (True, 9.0, None, 1)
 
 
@@ -170,7 +170,7 @@ def test_an_answer_that_has_not_ended_has_no_latency():
     home.open(ASKED, 0.0)
 
     with pytest.raises(AssertionError, match="r has not ended"):
-        _ = home.answers[ASKED.request_id].latency_s
+        _ = home.answers[ASKED.key].latency_s
 
 
 def test_a_trace_is_data_with_a_digest():

@@ -141,6 +141,6 @@ def test_a_context_is_its_tokens_in_order():
     assert context_of((1, 2)) == extended(extended(EMPTY, 1), 2) != context_of((2, 1))
 
 
-def test_a_request_id_is_used_once():
-    with pytest.raises(AssertionError, match="a is used twice"):
+def test_a_life_of_a_request_id_begins_once():
+    with pytest.raises(AssertionError, match=r"'a', epoch=0.* is used twice"):
         engine().commits.open(request("a"))

@@ -63,6 +63,23 @@ def test_a_trial_that_takes_too_long_is_a_fault(monkeypatch: pytest.MonkeyPatch)
     assert list(fuzz(Faulty(), [0], 1).faults)[-1] == "took longer than -1 s"
 
 
+class Hoarding:
+    """Keeps a tenth of a MiB of every trial."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytearray] = []
+
+    def trial(self, chance: Random) -> str:
+        self.kept.append(bytearray(b"x" * 100_000))
+        return "kept"
+
+
+def test_what_the_trials_leave_in_memory_is_a_fault() -> None:
+    found = fuzz(Hoarding(), range(300), 1)
+    assert list(found.faults) == ["memory grew by more than 16 MiB"]
+    assert found.end_bytes - found.warm_bytes > 20_000_000
+
+
 def test_the_table_says_how_to_see_a_fault_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
