@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from python_backend.config import Deployment
 from python_backend.roles.agreeing import read_agreement
@@ -31,6 +31,7 @@ from tools.serving.admin import Admin, AdminError
 from tools.serving.announcement import Addresses, announcement, examples
 from tools.serving.checks import needs_of, problems, told, weight_problems
 from tools.serving.exposure import Exposure, exposure
+from tools.serving.openai_keeper import OpenAIKeeper
 from tools.serving.openai_process import OpenAIOptions, OpenAIProcess, must_be_free
 from tools.serving.placement import Wishes, place
 from tools.serving.supervisor import Administrator, Supervisor
@@ -136,16 +137,19 @@ def wait_until_heard(admin: Administrator, models: Sequence[str], interrupts: In
     raise ServerError(f"loaded, but not heard within {HEARD_S_MAX:g} s: {', '.join(sorted(silent))}")
 
 
-def watch(server: TritonServer, openai: OpenAIProcess, supervisor: Supervisor, interrupts: Interrupts) -> int:
+class Watcher(Protocol):
+    """Looks at something once per turn, and sees to it."""
+
+    def turn(self, now: float) -> None: ...
+
+
+def watch(server: TritonServer, watchers: Sequence[Watcher], interrupts: Interrupts) -> int:
     """Until someone wants the end or Triton ends by itself; the exit status."""
-    was_alive = openai.is_alive
     while not interrupts.wanted.wait(LOOK_S):
-        if was_alive and not openai.is_alive:
-            say("The OpenAI server ended by itself; Triton goes on. Its last words are in openai.log.")
-        was_alive = openai.is_alive
         if not server.is_alive:
             raise ServerError(f"tritonserver ended by itself\n{server.log_tail()}")
-        supervisor.turn(time.monotonic())
+        for watcher in watchers:
+            watcher.turn(time.monotonic())
     say("Stopping; open streams may finish. Ctrl-C again does not wait for them.")
     return 0
 
@@ -183,20 +187,12 @@ def _started(server: TritonServer, openai: OpenAIProcess, loaded: Loaded, interr
     interrupts.is_starting = False
     admin = Admin(server.http_url, server.metrics_url, headers=dict(loaded.shown.headers))
     wait_until_heard(admin, loaded.models, interrupts)
-    openai_url = opened(openai, server.grpc_address)
+    keeper = OpenAIKeeper(openai, server.grpc_address, say)
+    openai_url = keeper.open()
     at = Addresses(server.http_url, server.grpc_address, server.metrics_url, openai_url)
     say(announcement(at, examples(at, _prompt(), _python()), str(server.log_path)))
     supervisor = Supervisor(server, admin, server.stubs(), say)
-    return watch(server, openai, supervisor, interrupts)
-
-
-def opened(openai: OpenAIProcess, triton: str) -> str:
-    """Where it listens; empty where it cannot run, because Triton's doors do not depend on it."""
-    try:
-        openai.start(triton)
-    except ServerError as error:
-        say(f"{error}\nTriton serves without it.")
-    return openai.url
+    return watch(server, (supervisor, keeper), interrupts)
 
 
 def _server_options(

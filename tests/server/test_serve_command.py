@@ -136,6 +136,20 @@ def test_a_killed_model_is_taken_out_and_comes_back(serving: Serving) -> None:
     assert f'"text_output":"{QUESTION.answer}"' in run(serving.example(1))
 
 
+def openai_of(command: int) -> int:
+    """The process of the OpenAI server under the serve command `command`."""
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(command)}
+    return next(pid for pid, line in words.items() if b"tools.openai_server" in line)
+
+
+def test_a_killed_openai_server_comes_back_at_its_port(serving: Serving) -> None:
+    os.kill(openai_of(serving.process.pid), signal.SIGKILL)
+    serving.wait_for("The OpenAI server ended by itself")
+    serving.wait_for("The OpenAI server is back at")
+    reply = json.loads(run(serving.example(4)))
+    assert reply["choices"][0]["message"]["content"] == QUESTION.answer
+
+
 def test_an_interrupt_ends_everything_it_started(serving: Serving) -> None:
     servers = children(serving.process.pid)
     started = [*servers, *(pid for server in servers for pid in children(server))]

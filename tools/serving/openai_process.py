@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,7 @@ from tools.triton_layout import LOOPBACK, ServerError
 ROOT = Path(__file__).resolve().parent.parent.parent
 GRACE_S = 10.0
 """What it may need beyond the drain, before it is killed."""
+START_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,11 @@ class OpenAIProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, triton: str) -> None:
-        """Returns when it listens; ServerError with its own words if it does not."""
-        self._log = self.log.open("w")
+        """Returns when it listens; ServerError with its own words if it does not.
+
+        A later start, after `stop`, takes the port that the first one got.
+        """
+        self._log = self.log.open("a")
         command = [sys.executable, "-m", "tools.openai_server", *self.options.arguments(triton)]
         self._process = subprocess.Popen(
             command,
@@ -68,12 +73,21 @@ class OpenAIProcess:
             text=True,
             start_new_session=True,
         )
-        assert self._process.stdout is not None
-        said = self._process.stdout.readline().split()
+        said = self._first_line(self._process)
         if not said:
+            self.kill()
             self.stop()
-            raise ServerError(f"the OpenAI server did not start: {self.log.read_text().strip()}")
+            last = self.log.read_text().strip() or f"it said nothing within {START_S_MAX:g} s"
+            raise ServerError(f"the OpenAI server did not start: {last}")
         self.url = said[-1].removesuffix("/v1")
+        self.options = replace(self.options, port=int(self.url.rpartition(":")[2]))
+
+    @staticmethod
+    def _first_line(process: subprocess.Popen[str]) -> list[str]:
+        """Its words; none if it ends or says nothing for too long."""
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], START_S_MAX)
+        return process.stdout.readline().split() if ready else []
 
     def stop(self) -> None:
         """Let open answers finish, then end it. Idempotent."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tools.serve as serve_tool
-from tools.serve import Interrupts, main, opened, progress, run_folders, wait_until_heard, watch
+from tools.serve import Interrupts, main, progress, run_folders, wait_until_heard, watch
 from tools.serving.admin import AdminError
 from tools.triton_server import ServerError
 
@@ -55,24 +55,8 @@ def interrupts(monkeypatch: pytest.MonkeyPatch) -> Interrupts:
     return found
 
 
-@dataclass
-class FakeOpenAI:
-    """Alive for so many looks."""
-
-    looks: int = 1000
-    url: str = ""
-
-    @property
-    def is_alive(self) -> bool:
-        self.looks -= 1
-        return self.looks >= 0
-
-    def start(self, triton: str) -> None:
-        raise ServerError("no fastapi here")
-
-
-def watched(server: Any, supervisor: Any, interrupts: Interrupts, openai: Any = None) -> int:
-    return watch(server, openai or FakeOpenAI(), supervisor, interrupts)
+def watched(server: Any, supervisor: Any, interrupts: Interrupts) -> int:
+    return watch(server, [supervisor], interrupts)
 
 
 def test_the_server_is_watched_until_someone_wants_the_end(
@@ -82,19 +66,6 @@ def test_the_server_is_watched_until_someone_wants_the_end(
     assert watched(FakeServer(100), supervisor, interrupts) == 0
     assert len(supervisor.turns) == 3
     assert "Stopping" in capsys.readouterr().out
-
-
-def test_the_end_of_the_openai_server_is_said_once_and_triton_goes_on(
-    interrupts: Interrupts, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert watched(FakeServer(100), FakeSupervisor(interrupts), interrupts, FakeOpenAI(looks=1)) == 0
-    assert capsys.readouterr().out.count("The OpenAI server ended by itself; Triton goes on") == 1
-
-
-def test_triton_is_served_where_the_openai_server_cannot_run(capsys: pytest.CaptureFixture[str]) -> None:
-    openai: Any = FakeOpenAI()
-    assert opened(openai, "here:1") == ""
-    assert capsys.readouterr().out == "no fastapi here\nTriton serves without it.\n"
 
 
 def test_a_server_that_ends_by_itself_is_an_error_with_its_last_words(interrupts: Interrupts) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.serving import openai_process
 from tools.serving.openai_process import OpenAIOptions, OpenAIProcess, must_be_free
 from tools.triton_server import ServerError
 
@@ -25,6 +26,29 @@ def test_it_answers_before_triton_does_and_ends_when_told(tmp_path: Path) -> Non
         process.stop()
     process.stop()
     assert (process.is_alive, (tmp_path / "log").read_text()) == (False, "")
+
+
+def test_a_killed_one_starts_again_at_the_port_of_the_first(tmp_path: Path) -> None:
+    process = OpenAIProcess(OpenAIOptions(port=0), tmp_path / "log")
+    process.start(NOWHERE)
+    first = process.url
+    try:
+        process.kill()
+        process.stop()
+        process.start(NOWHERE)
+        with urllib.request.urlopen(f"{first}/health", timeout=20) as reply:
+            assert reply.status == 200
+    finally:
+        process.stop()
+    assert process.url == first
+
+
+def test_one_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_process, "START_S_MAX", 0.0)
+    process = OpenAIProcess(OpenAIOptions(port=0), tmp_path / "log")
+    with pytest.raises(ServerError, match="did not start: it said nothing within 0 s"):
+        process.start(NOWHERE)
+    assert not process.is_alive
 
 
 def test_what_keeps_it_from_starting_is_said(tmp_path: Path) -> None:
