@@ -31,7 +31,7 @@ from python_backend.transport.base import Frames, HandoffTransport
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import RequestId, RequestKey
-from router_backend.handoff.codec import unpack
+from router_backend.handoff.codec import FRAMES_PER_MESSAGE, Message, unpack
 from router_backend.handoff.message import Beat
 from router_backend.stream.admission import DrainingError
 
@@ -145,8 +145,8 @@ class FrontLoop:
         now = self._clock()
         while self._events:
             self._on_event(self._events.popleft(), now)
-        for _, frames in letters:
-            self._on_frames(frames, now)
+        for _, letter in letters:
+            self._on_letter(letter, now)
         if now >= self._tick_at:
             self._on_tick(now)
         self._desk.start_queued(now)
@@ -185,12 +185,17 @@ class FrontLoop:
     def _on_job_done(self, request_id: RequestId, job: Future[Ticket]) -> None:
         self._note(Read(request_id, job))
 
-    def _on_frames(self, frames: Frames, now: float) -> None:
-        try:
-            message = unpack(frames)
-        except RemoteProtocolError:
-            self._counts.bad_messages += 1
-            return
+    def _on_letter(self, letter: Frames, now: float) -> None:
+        """What one step of a subserver committed comes together."""
+        for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
+            try:
+                message = unpack(letter[first : first + FRAMES_PER_MESSAGE])
+            except RemoteProtocolError:
+                self._counts.bad_messages += 1
+            else:
+                self._on_message(message, now)
+
+    def _on_message(self, message: Message, now: float) -> None:
         match message:
             case Emit():
                 self._desk.on_emit(message, now)

@@ -4,10 +4,10 @@ Carries effects out to peers and homes and messages in to the decode loop, beats
 fallen silent. Must never decide about a request. The invariant: an effect is posted, given to the local
 client loop, or the loss of its receiver is reported; none disappears unnoticed.
 
-Two things keep a hand-off short. It is posted by the thread that decided it: another would first have
-to wait for Python's lock, which the decode loop keeps until its next step runs; text can wait for that.
-And what one step hands to a peer travels as one letter and is put before the peer's decode loop at once:
-seen in parts, it would start a batch with its first part only.
+Effects are posted by the thread that decided them, hand-offs before commits: waking another thread costs
+more than the post, and that one would first have to wait for Python's lock, which the decode loop keeps
+until its next step runs. What one step says to one receiver travels as one letter. A hand-off's letter is
+put before the peer's decode loop at once: seen in parts, it would start a batch with its first part only.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ from python_backend.transport.base import Frames, HandoffTransport, Peer
 from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex
-from router_backend.handoff.codec import Message, pack, unpack
+from router_backend.handoff.codec import FRAMES_PER_MESSAGE, Message, pack, unpack
 from router_backend.handoff.farewells import Farewells
 from router_backend.handoff.message import Beat, Finished, Handoff, Observation
 
 _log = logging.getLogger(__name__)
-
-FRAMES_PER_MESSAGE = 2
-"""What `pack` makes of each message; a letter is the frames of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,6 @@ class HandoffLoop:
         self._clock = clock
         self._lock = threading.Lock()
         """Held while the watch, the news and the figures change."""
-        self._outbox: Inbox[Emit | Close] = Inbox(clock=clock)
         self._watch = PeerWatch(address.peers, address.peer_timeout_s, clock())
         self._beat_frames = pack(address.beat)
         self._beat_at = float("-inf")
@@ -112,22 +108,21 @@ class HandoffLoop:
 
     def perform(self, effects: list[Effect]) -> None:
         """Carry out effects, in order for each receiver; without waiting."""
-        letters: dict[ModelIndex, list[Message]] = {}
-        commits: list[Emit | Close] = []
+        letters: dict[str, list[Message]] = {}
+        commits: dict[str, list[Message]] = {}
         for effect in effects:
             if isinstance(effect, Send):
                 # Send.message is whatever the scheduler made; every one of them is in the codec's list.
                 message: Message = effect.message  # type: ignore[assignment]
-                letters.setdefault(effect.target, []).append(message)
+                letters.setdefault(self._address.models[effect.target], []).append(message)
+            elif effect.home == self._address.endpoint:
+                self._doors.client(effect)
             else:
-                commits.append(effect)
+                commits.setdefault(effect.home, []).append(effect)
         with self._lock:
-            for target, messages in letters.items():
-                self._post(self._address.models[target], messages)
+            for endpoint, messages in (*letters.items(), *commits.items()):
+                self._post(endpoint, messages)
             self._hand_in()
-        if commits:
-            self._outbox.put_all(commits)
-            self._transport.wake()
 
     @property
     def peers_up(self) -> int:
@@ -136,19 +131,15 @@ class HandoffLoop:
     def run(self) -> None:
         while not self._is_stopping:
             self.turn()
-        with self._lock:
-            self._commit_all()
-            self._hand_in()
 
     def stop(self) -> None:
-        """End `run` after it has posted what is waiting; from any thread."""
+        """End `run`; from any thread."""
         self._is_stopping = True
         self._transport.wake()
 
     def turn(self) -> None:
-        """Post what is waiting, beat when due, wait for frames at most until the next beat is due."""
+        """Beat when due, wait for frames at most until the next beat is due."""
         with self._lock:
-            self._commit_all()
             now = self._clock()
             self._beat(now)
             self._hand_in()
@@ -160,13 +151,6 @@ class HandoffLoop:
             for name in self._watch.judge(now):
                 self._report_lost(name)
             self._hand_in()
-
-    def _commit_all(self) -> None:
-        for commit in self._outbox.drain():
-            if commit.home == self._address.endpoint:
-                self._doors.client(commit)
-            else:
-                self._post(commit.home, [commit])
 
     def _post(self, endpoint: str, messages: list[Message]) -> None:
         if endpoint not in self._address.models and not self._watch.is_up(endpoint):

@@ -27,6 +27,8 @@ from router_backend.handoff.message import (
 
 SCHEMA = 2
 FRAME_BYTES_MAX = 64 * 1024 * 1024
+FRAMES_PER_MESSAGE = 2
+"""What `pack` makes of each message; a letter is the frames of several."""
 
 _Asked = Admit | Abort | Beat | Emit | Close
 Message = _Asked | Handoff | Admitted | Finished | Nack | Report | Go | Observation | Thresholds

@@ -137,22 +137,29 @@ def test_a_lost_peer_is_told_again_what_has_ended_and_no_letter_waits_for_its_su
     assert world.posted_but_beats() == [("large", FINISHED), ("large", FINISHED), ("large", second)]
 
 
-def test_effects_go_to_peers_at_once_and_to_homes_and_the_own_door_in_order() -> None:
+def test_effects_go_out_at_once_in_order_and_to_peers_first() -> None:
     world = World()
     subject = Subject(world)
     close = Close("front", RID, 0, Reason.STOP, 1)
     subject.loop.perform([emit("front"), Send(LARGE, TO_LARGE), emit("small")])
     subject.loop.perform([close, Send(LARGE, FINISHED)])
-    subject.loop.turn()
 
-    assert world.posted_but_beats() == [
+    assert world.posted == [
         ("large", TO_LARGE),
-        ("large", FINISHED),
         ("front", emit("front")),
+        ("large", FINISHED),
         ("front", close),
     ]
-    assert (subject.client, world.wakes) == ([emit("small")], 2)
+    assert (subject.client, world.wakes) == ([emit("small")], 0)
     assert subject.loop.figures == TrafficFigures(posted=4)
+
+
+def test_what_one_step_commits_for_a_home_is_one_letter() -> None:
+    world = World()
+    close = Close("front", RID, 0, Reason.STOP, 1)
+    Subject(world).loop.perform([emit("front"), emit("router"), close])
+
+    assert world.letters == [("front", [emit("front"), close]), ("router", [emit("router")])]
 
 
 def test_what_one_step_hands_over_is_one_letter_and_arrives_at_once() -> None:
@@ -326,14 +333,14 @@ def test_what_cannot_be_meant_is_counted_and_named_once(
     assert (subject.loop.figures.malformed, caplog.text.count("dropped a message of 'large'")) == (2, 1)
 
 
-def test_a_stopped_loop_posts_what_is_waiting_and_beats_no_more() -> None:
+def test_a_stopped_loop_beats_no_more_and_still_posts_what_the_decode_loop_says_last() -> None:
     world = World()
     subject = Subject(world)
-    subject.loop.perform([emit("front")])
     subject.loop.stop()
     subject.loop.run()
+    subject.loop.perform([emit("front")])
 
-    assert (world.posted, world.wakes) == ([("front", emit("front"))], 2)
+    assert (world.posted, world.wakes) == ([("front", emit("front"))], 1)
 
 
 def test_a_limit_that_one_late_beat_would_break_is_refused() -> None:
