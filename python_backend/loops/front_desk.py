@@ -14,6 +14,7 @@ from concurrent.futures import Future
 
 from python_backend.config import Deployment
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort
+from python_backend.loops.flush_times import FlushTimes
 from python_backend.loops.front_counts import FrontCounts, Gauges
 from python_backend.loops.front_peers import FrontPeers
 from python_backend.loops.open_request import OpenRequest, explained, terms_of
@@ -55,6 +56,7 @@ class FrontDesk:
         self._open: dict[RequestId, OpenRequest] = {}
         self._living: dict[RequestId, OpenRequest] = {}
         """By the id under which the subservers know the present life."""
+        self.flush_times = FlushTimes()
         self._queue: deque[RequestId] = deque()
         self._live = 0
         self._aborts: list[Abort] = []
@@ -123,10 +125,16 @@ class FrontDesk:
             deliveries = opened.answer.on_emit(emit, opened.port.unsent, now)
         except RemoteProtocolError as error:
             deliveries = opened.answer.end(Reason.ERROR, *explained(error))
-        self._observe_tokens(opened, opened.answer.output_tokens - before, emit.model, now)
+        opened.observe_tokens(self._counts, opened.answer.output_tokens - before, emit.model, now)
         if opened.answer.wants_abort:
             self._abort(opened)
         self._deliver(opened, deliveries, now)
+        self.flush_times.note(opened)
+
+    def flush(self, now: float) -> None:
+        """Send the text that is due."""
+        for opened, answer in self.flush_times.due(now):
+            self._deliver(opened, answer.on_tick(opened.port.unsent, now), now)
 
     def on_close(self, close: Close, now: float) -> None:
         opened = self._living.get(close.request_id)
@@ -236,18 +244,6 @@ class FrontDesk:
 
     def _is_stranded(self, answer: Answer, now: float) -> bool:
         return self._loss.choice is not PeerLoss.FAIL and answer.is_stranded(now)
-
-    def _observe_tokens(self, opened: OpenRequest, tokens: int, model: int, now: float) -> None:
-        if not tokens:
-            return
-        if opened.last_token_at is None:
-            self._counts.observe_first(now - opened.arrived_at)
-        else:
-            self._counts.observe_gap(now - opened.last_token_at, tokens, opened.last_model != model)
-        opened.last_token_at = now
-        opened.last_model = model
-        if opened.story:
-            opened.story.add(model, tokens, now)
 
     def _deliver(self, opened: OpenRequest, deliveries: list[Delivery], now: float) -> None:
         for delivery in deliveries:

@@ -35,8 +35,8 @@ from router_backend.handoff.codec import FRAMES_PER_MESSAGE, Message, unpack
 from router_backend.handoff.message import Beat
 from router_backend.stream.admission import DrainingError
 
-TICK_S_MIN = 0.001
-TICK_S_MAX = 0.05
+TICK_S = 0.05
+"""Between two looks at deadlines and peers. Text that waits has times of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,6 @@ class FrontLoop:
         self._counts.include("detokenize_seconds", watch.spread)
         self._beat = Beat(parts.endpoint, parts.instance)
         self._beat_s = settings.heartbeat_ms / 1000.0
-        self._tick_s = min(max(settings.flush_ms / 2000.0, TICK_S_MIN), TICK_S_MAX)
         self._beat_at = self._tick_at = now
         self._stop_at: float | None = None
         # Counted on from a number that differs from process to process: no epoch is given twice.
@@ -127,6 +126,11 @@ class FrontLoop:
     def is_stopped(self) -> bool:
         return self._is_stopped
 
+    @property
+    def wakes_at(self) -> float:
+        """When the next turn begins if nothing happens before."""
+        return min(self._tick_at, self._desk.flush_times.next_at)
+
     def snapshot(self) -> FrontSnapshot:
         """How things stood at the last heartbeat."""
         return self._snapshot
@@ -135,7 +139,7 @@ class FrontLoop:
         """Turn until stopped. Should a turn fail, every client is told before the error goes on."""
         try:
             while not self._is_stopped:
-                self.turn(max(0.0, self._tick_at - self._clock()))
+                self.turn(max(0.0, self.wakes_at - self._clock()))
         finally:
             self._shut()
 
@@ -149,6 +153,7 @@ class FrontLoop:
             self._on_letter(letter, now)
         if now >= self._tick_at:
             self._on_tick(now)
+        self._desk.flush(now)
         self._desk.start_queued(now)
         for abort in self._desk.take_aborts():
             self._peers.tell_all(abort, now)
@@ -209,7 +214,7 @@ class FrontLoop:
 
     def _on_tick(self, now: float) -> None:
         self._counts.observe_loop(now - self._tick_at)
-        self._tick_at = now + self._tick_s
+        self._tick_at = now + TICK_S
         for model in self._peers.lost(now):
             self._desk.on_lost(model, now)
         self._desk.on_tick(now)

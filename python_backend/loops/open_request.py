@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from python_backend.config import FrontSettings
 from python_backend.loops.base import Ask, Finish, Piece, ResponsePort, Spell, reports
+from python_backend.loops.front_counts import FrontCounts
 from python_backend.loops.request_door import Ticket
 from python_backend.loops.story import Story
 from router_backend.core.errors import RouterError
@@ -34,6 +35,8 @@ class OpenRequest:
     """How the last life was lost."""
     is_aborted: bool = False
     """The subservers were told that nobody wants it any more."""
+    is_timed: bool = False
+    """Somebody will look when its text is due."""
     last_token_at: float | None = None
     last_model: int | None = None
     routed: int = 0
@@ -46,6 +49,19 @@ class OpenRequest:
     def note_start(self, now: float) -> None:
         if self.story is not None:
             self.story.started_at = now
+
+    def observe_tokens(self, counts: FrontCounts, tokens: int, model: int, now: float) -> None:
+        """So many new ones in order, the last by `model`."""
+        if not tokens:
+            return
+        if self.last_token_at is None:
+            counts.observe_first(now - self.arrived_at)
+        else:
+            counts.observe_gap(now - self.last_token_at, tokens, self.last_model != model)
+        self.last_token_at = now
+        self.last_model = model
+        if self.story:
+            self.story.add(model, tokens, now)
 
     def count_routed(self, sources: tuple[int, ...]) -> None:
         if self.ticket is not None:

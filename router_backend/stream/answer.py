@@ -107,6 +107,12 @@ class Answer:
         """A stop string has ended the text, but the models do not know yet."""
         return bool(self._stops.matched) and not self.is_closed
 
+    @property
+    def due_at(self) -> float:
+        """When text that is here may leave; infinite if none is, or if nothing leaves before the end."""
+        is_held = self._terms.is_streaming and not self.is_finished
+        return self._coalescer.due_at if is_held else float("inf")
+
     def is_stranded(self, now: float) -> bool:
         """It was closed, but commits that the close counts never came."""
         is_open = self._close is not None and not self.is_finished and not self._stops.matched
@@ -127,7 +133,7 @@ class Answer:
         if self.is_finished or self._stops.matched:
             return []
         for token in self._order.add(emit):
-            self._append(token, now)
+            self._append(token)
             if self._stops.matched:
                 return self._stopped(now)
         return self._settled() or self._flushed(unsent, now)
@@ -166,12 +172,12 @@ class Answer:
             ending = Ending(Reason.STOP, "", "", self._stops.matched, self._count, usage)
         else:
             ending = Ending(reason, code, message, "", self._count, usage)
-        return [_delivery(self._bundle(), ending)]
+        return [_delivery(self._bundle(float("inf")), ending)]
 
-    def _append(self, token: Committed, now: float) -> None:
+    def _append(self, token: Committed) -> None:
         self._count += 1
         text = "" if token.token_id in self._terms.stop_ids else self._text.step(token.token_id)
-        self._coalescer.add(self._screened(text), token, len(text), now)
+        self._coalescer.add(self._screened(text), token, len(text))
 
     def _screened(self, text: str) -> str:
         """What of the latest token's `text` is safe to show."""
@@ -184,8 +190,8 @@ class Answer:
         if self.is_closed:
             return self.end(Reason.STOP)
         self._late_at = now + self._terms.usage_late_s
-        has_text = self._terms.is_streaming and self._coalescer.is_due(float("inf"))
-        return [_delivery(self._bundle(), None)] if has_text else []
+        has_text = self._terms.is_streaming and self._coalescer.due_at < float("inf")
+        return [_delivery(self._bundle(now), None)] if has_text else []
 
     def _settled(self) -> list[Delivery]:
         if self._close is None or self._order.length < self._close.length:
@@ -199,12 +205,12 @@ class Answer:
         if credit is Credit.CANCEL:
             slow = f"{unsent} responses were not read for {self._terms.slow_reader_s:g} s"
             return self.end(Reason.CANCELLED, "TR_SLOW_READER", slow)
-        if credit is Credit.HOLD or not self._coalescer.is_due(now):
+        if credit is Credit.HOLD or now < self._coalescer.due_at:
             return []
-        return [_delivery(self._bundle(), None)]
+        return [_delivery(self._bundle(now), None)]
 
-    def _bundle(self) -> Bundle:
-        bundle = self._coalescer.take()
+    def _bundle(self, now: float) -> Bundle:
+        bundle = self._coalescer.take(now)
         echo, self._echo = self._echo, ""
         return bundle._replace(text=echo + bundle.text)
 

@@ -1,7 +1,8 @@
 """Gathers tokens into responses, because Triton's per-response cost is far above a token's.
 
-The first text leaves at once, later text after so many tokens or so long, whichever comes first; how long
-grows with the answer. Triton 2.51 takes every response and keeps it for a client that does not read, about
+Text leaves at once when the last response is long enough ago, else once it is or when so many tokens have
+gathered: a slow answer is never held up, a fast one leaves in few responses. How long grows with the answer.
+Triton 2.51 takes every response and keeps it for a client that does not read, about
 a kilobyte each, and tells nobody: so what such a client can pile up there is bounded here.
 Never drops and never reorders; whether a reader may be sent anything is `reader_credit`'s business.
 """
@@ -27,8 +28,8 @@ class Bundle(NamedTuple):
     """One per token, or none at all."""
 
 
-RESPONSES_PER_WAIT = 2000
-"""After so many responses the wait for more text is twice the first one, after twice as many three times."""
+RESPONSES_PER_WAIT = 1500
+"""After so many responses the time between two is twice the first one, after twice as many three times."""
 
 
 class Coalescer:
@@ -40,14 +41,11 @@ class Coalescer:
         self._texts: list[str] = []
         self._tokens: list[Committed] = []
         self._chars: list[int] = []
-        self._since = 0.0
-        self._is_first = True
+        self._taken_at = float("-inf")
         self._taken = 0
 
-    def add(self, text: str, token: Committed, chars: int, now: float) -> None:
+    def add(self, text: str, token: Committed, chars: int) -> None:
         """`text` is what may leave now; `chars` counts what the token itself stands for."""
-        if not self._tokens:
-            self._since = now
         self._tokens.append(token)
         self._chars.append(chars)
         self.add_text(text)
@@ -57,14 +55,16 @@ class Coalescer:
         if text:
             self._texts.append(text)
 
-    def is_due(self, now: float) -> bool:
-        """An empty text alone is worth a response only when many tokens stand behind it."""
-        if len(self._tokens) >= self._flush_tokens:
-            return bool(self._texts) or not self._is_first
+    @property
+    def due_at(self) -> float:
+        """When what is here may leave; infinite for an empty text, which alone is worth a response only when
+        many tokens stand behind it."""
+        if len(self._tokens) >= self._flush_tokens and (self._texts or self._taken):
+            return float("-inf")
         wait_s = self._flush_s * (1 + self._taken // RESPONSES_PER_WAIT)
-        return bool(self._texts) and (self._is_first or now >= self._since + wait_s)
+        return self._taken_at + wait_s if self._texts else float("inf")
 
-    def take(self) -> Bundle:
+    def take(self, now: float) -> Bundle:
         """Everything that was added since the last take."""
         text = "".join(self._texts)
         token_ids = tuple(token.token_id for token in self._tokens)
@@ -74,6 +74,6 @@ class Coalescer:
         self._texts.clear()
         self._tokens.clear()
         self._chars.clear()
-        self._is_first = False
+        self._taken_at = now
         self._taken += 1
         return Bundle(text, token_ids, sources, chars, logprobs)

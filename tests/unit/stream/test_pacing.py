@@ -8,6 +8,8 @@ from router_backend.stream.coalescer import Bundle, Coalescer
 from router_backend.stream.commit_order import Committed
 from router_backend.stream.reader_credit import Credit, ReaderCredit
 
+AT_ONCE, NEVER = float("-inf"), float("inf")
+
 
 def token(token_id: int, model: int = 0) -> Committed:
     return Committed(token_id, ModelIndex(model))
@@ -15,22 +17,22 @@ def token(token_id: int, model: int = 0) -> Committed:
 
 def test_the_first_text_leaves_at_once() -> None:
     coalescer = Coalescer(flush_tokens=4, flush_s=1.0)
-    assert not coalescer.is_due(0.0)
-    coalescer.add("", token(1), 0, 0.0)
-    assert not coalescer.is_due(9.0)
-    coalescer.add("é", token(2, 1), 1, 9.0)
-    assert coalescer.is_due(9.0)
-    assert coalescer.take() == Bundle("é", (1, 2), (0, 1), (0, 1))
+    assert coalescer.due_at == NEVER
+    coalescer.add("", token(1), 0)
+    assert coalescer.due_at == NEVER
+    coalescer.add("é", token(2, 1), 1)
+    assert coalescer.due_at == AT_ONCE
+    assert coalescer.take(9.0) == Bundle("é", (1, 2), (0, 1), (0, 1))
 
 
-def test_later_text_leaves_by_time() -> None:
+def test_later_text_leaves_when_the_last_response_is_long_enough_ago() -> None:
     coalescer = Coalescer(flush_tokens=4, flush_s=1.0)
-    coalescer.add("a", token(1), 1, 0.0)
-    coalescer.take()
-    coalescer.add("b", token(2), 1, 5.0)
-    coalescer.add("c", token(3), 1, 5.9)
-    assert [coalescer.is_due(now) for now in (5.9, 6.0)] == [False, True]
-    assert coalescer.take() == Bundle("bc", (2, 3), (0, 0), (1, 1))
+    coalescer.add("a", token(1), 1)
+    coalescer.take(5.0)
+    coalescer.add("b", token(2), 1)
+    coalescer.add("c", token(3), 1)
+    assert coalescer.due_at == 6.0
+    assert coalescer.take(6.0) == Bundle("bc", (2, 3), (0, 0), (1, 1))
 
 
 @pytest.mark.case("F73")
@@ -39,9 +41,9 @@ def test_a_long_slow_answer_leaves_in_fewer_and_fewer_responses() -> None:
     coalescer = Coalescer(flush_tokens=8, flush_s=0.02)
     responses, at_first = 0, 0
     for number in range(100_000):
-        coalescer.add("a", token(1), 1, 0.02 * number)
-        if coalescer.is_due(0.02 * number + 0.001):
-            coalescer.take()
+        coalescer.add("a", token(1), 1)
+        if 0.02 * number >= coalescer.due_at:
+            coalescer.take(0.02 * number)
             responses += 1
         if number == 3_000:
             at_first = responses
@@ -51,19 +53,19 @@ def test_a_long_slow_answer_leaves_in_fewer_and_fewer_responses() -> None:
 
 def test_later_text_leaves_by_count_even_if_it_is_empty() -> None:
     coalescer = Coalescer(flush_tokens=2, flush_s=1.0)
-    coalescer.add("a", token(1), 1, 0.0)
-    coalescer.take()
-    coalescer.add("", token(2), 0, 0.0)
-    assert not coalescer.is_due(9.0)
-    coalescer.add("", token(3), 0, 0.0)
-    assert coalescer.is_due(0.0)
+    coalescer.add("a", token(1), 1)
+    coalescer.take(0.0)
+    coalescer.add("", token(2), 0)
+    assert coalescer.due_at == NEVER
+    coalescer.add("", token(3), 0)
+    assert coalescer.due_at == AT_ONCE
 
 
 def test_many_tokens_without_text_do_not_make_a_first_response() -> None:
     coalescer = Coalescer(flush_tokens=2, flush_s=1.0)
     for number in range(3):
-        coalescer.add("", token(number), 0, 0.0)
-    assert not coalescer.is_due(0.0)
+        coalescer.add("", token(number), 0)
+    assert coalescer.due_at == NEVER
 
 
 def test_a_slow_reader_is_held_then_given_up() -> None:
