@@ -39,7 +39,7 @@ from tools.triton_server import ServerError
 
 STRUCK = "large"
 LOOK_S = 1.0
-QUIET_S = 1.0
+QUIET_S = 1.5
 QUIET_S_MAX = 60.0
 """After the last client has gone, the models have so long to free everything."""
 UNDER_WAY = ("live_requests", "queued_requests", "open_streams", "live")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tools.loading.work import LoadError
 from tools.status import Sample, StatusError, read
 
-QUIET_S = 1.0
-"""The page is a mirror that is brought up to date every quarter of a second."""
+QUIET_S = 1.5
+"""The page is a mirror that is brought up to date every second at least."""
 QUIET_S_MAX = 30.0
 COMMITTED, LIVE, CONFIG = "tokens_committed_total", "live_requests", "config_info"
 
@@ -24,7 +24,7 @@ def committed_in(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def committed(url: str) -> dict[str, float]:
-    """Once nothing is live and the page has stayed the same for a second."""
+    """Once nothing is live and the page has stayed the same for `QUIET_S`."""
     until = time.monotonic() + QUIET_S_MAX
     samples, since = _read(url), time.monotonic()
     while time.monotonic() < min(until, since + QUIET_S):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from python_backend.server.metrics import MetricsMirror, is_counter, parsed
+from python_backend.server.metrics import MetricsMirror, is_counter, parsed, pause_s
 from tests.fake_pb_utils import MetricFamily
 
 
@@ -70,6 +70,11 @@ def test_one_thread_touches_every_metric_and_outlives_a_broken_snapshot(
     assert (metric.value, len(metric.threads)) == (calls, 1)
     assert threading.get_ident() not in metric.threads
     assert "the metrics page is behind" in caplog.text
+
+
+@pytest.mark.parametrize(("took_s", "pause"), [(0.001, 0.25), (0.01, 0.5), (0.5, 1.0)])
+def test_publications_that_take_long_become_fewer_within_a_bound(took_s: float, pause: float) -> None:
+    assert pause_s(took_s, 0.25) == pause
 
 
 @pytest.mark.parametrize(
