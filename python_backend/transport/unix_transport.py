@@ -46,6 +46,8 @@ class _Link:
         self.waiting: deque[bytes] = deque()
         self.given = 0
         """Bytes of the first waiting letter that the kernel has taken."""
+        self.is_full = False
+        """The peer has to read before it can be given more."""
 
     def flush(self) -> None:
         """Give the peer what it takes of what waits; without a socket afterwards, it does not listen."""
@@ -62,7 +64,7 @@ class _Link:
         """What was begun is sent again as a whole: half a letter died with its reader."""
         if self.socket is not None:
             self.socket.close()
-        self.socket, self.given = None, 0
+        self.socket, self.given, self.is_full = None, 0, False
 
     def _connect(self) -> None:
         if self.socket is None:
@@ -177,11 +179,18 @@ class UnixTransport:
         return link
 
     def _flush(self, link: _Link) -> None:
-        was = link.socket
+        """Ask to be told when the peer has read, but only while something waits for that: the kernel tells of
+        every letter that a peer has read, and each would wake a thread for nothing."""
+        was, was_full = link.socket, link.is_full
         link.flush()
-        if link.socket is not None and link.socket is not was:
-            # Edge-triggered: told when the peer has read after its buffer was full, and when it is gone.
-            self._epoll.register(link.socket, select.EPOLLOUT | select.EPOLLET)
+        if link.socket is None:
+            return
+        link.is_full = bool(link.waiting)
+        wanted = select.EPOLLET | (select.EPOLLOUT if link.is_full else 0)
+        if link.socket is not was:
+            self._epoll.register(link.socket, wanted)
+        elif link.is_full != was_full:
+            self._epoll.modify(link.socket, wanted)
 
     def _patience_s(self, timeout_s: float) -> float:
         """At most `timeout_s`, in whole milliseconds; a peer that does not listen is asked again soon."""
