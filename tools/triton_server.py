@@ -167,8 +167,9 @@ class TritonServer:
         found = {}
         for pid in children(self.pid):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            if words[0].endswith(STUB):
-                found[_model_of(words)] = pid
+            model = stub_model(words)
+            if model is not None:
+                found[model] = pid
         return found
 
     def log_tail(self, lines: int = 25) -> str:
@@ -268,7 +269,10 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def _model_of(words: list[str]) -> str:
-    """The stub's command line ends in the instance's name, `<model>_<group>_<instance>`."""
+def stub_model(words: list[str]) -> str | None:
+    """Which model a process with this command line runs, None for what is no stub of Triton's. The line ends
+    in the instance's name, `<model>_<group>_<instance>`."""
+    if not words[0].endswith(STUB):
+        return None
     instance = next((word for word in words if word.endswith("_0")), "")
     return instance.rsplit("_", 2)[0]

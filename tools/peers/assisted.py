@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from transformers.generation.streamers import BaseStreamer
 
 from tools.peers.pair import Pair
-from tools.peers.research_loop import THREADS
+from tools.peers.research_loop import fastest_threads
 from tools.peers.workload import Question
 
 
@@ -51,11 +51,11 @@ class Assisted:
     """Both models in this process."""
 
     def __init__(self, pair: Pair) -> None:
-        torch.set_num_threads(THREADS)
         self._small, self._large = (
             AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
             for folder in pair.folders.values()
         )
+        torch.set_num_threads(fastest_threads(self._large))
         self._turns = ThreadPoolExecutor(1)
 
     def pids(self) -> Sequence[int]:

@@ -1,18 +1,23 @@
 """Asks one system one cell's questions, one client each, and notes when tokens arrive.
 
-Every client starts its answer again, with the same question, until one whole round is done by all or the
-time is over, so that the concurrency stays what the cell says while it is measured.
+A closed loop: whoever has its answer asks the next question at once, so the concurrency is what the cell
+says all the time. Tokens count in windows of a fixed time, so a system that ends no answer in it has its
+throughput too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tools.peers.processes import Usage, since
 from tools.peers.workload import Question, Workload
+
+LOOK_S = 0.05
+"""How often the warm-up looks whether everybody has a token."""
 
 
 class System(Protocol):
@@ -30,40 +35,76 @@ class Answer:
     """When an answer was asked for, when its tokens came (seconds), and whether it is whole."""
 
     asked_at: float
+    is_fresh: bool = True
+    """From its first token, not the rest of one that was begun."""
     arrivals: list[tuple[float, int, int]] = field(default_factory=list)
     is_whole: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time in which tokens counted, and what the system's processes used in it."""
+
+    began_at: float
+    ended_at: float
+    usage: Usage
+
+
 @dataclass(slots=True)
-class Client:
-    question: Question
+class Watched:
+    """All that was seen of one cell."""
+
     answers: list[Answer] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
 
 
-async def drive(system: System, asked: Sequence[Question], workload: Workload) -> list[Client]:
-    """What every client saw; whoever fails, fails the cell."""
-    clients = [Client(question) for question in asked]
-    everybody_done = asyncio.Event()
-    tasks = [asyncio.create_task(_serve(system, client, clients, everybody_done)) for client in clients]
-    stop = asyncio.create_task(everybody_done.wait())
-    await asyncio.wait([stop, *tasks], timeout=workload.seconds_max, return_when=asyncio.FIRST_COMPLETED)
-    failed = [task for task in tasks if task.done()]
-    for task in (stop, *tasks):
-        task.cancel()
-    await asyncio.gather(stop, *tasks, return_exceptions=True)
-    for task in failed:
-        task.result()
-    return clients
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """`ask(client, number)` is the next question, `look` what the system has used so far."""
+
+    system: System
+    ask: Callable[[int, int], Question]
+    look: Callable[[], Usage]
 
 
-async def _serve(
-    system: System, client: Client, clients: Sequence[Client], everybody_done: asyncio.Event
-) -> None:
+async def watch(asker: Asker, workload: Workload) -> Watched:
+    """Everything up to the end of the last window; a client that fails, fails the cell."""
+    seen = Watched()
+    tasks = [asyncio.create_task(_serve(asker, client, seen)) for client in range(workload.concurrency)]
+    try:
+        await _warm_up(tasks, seen, workload)
+        for _ in range(workload.windows):
+            before, began_at = asker.look(), time.perf_counter()
+            await _pause(tasks, workload.window_s)
+            seen.windows.append(Window(began_at, time.perf_counter(), since(before, asker.look())))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return seen
+
+
+async def _serve(asker: Asker, client: int, seen: Watched) -> None:
+    number = 0
     while True:
-        answer = Answer(time.perf_counter())
-        client.answers.append(answer)
-        async for tokens, large in system.answer(client.question):
+        answer = Answer(time.perf_counter(), is_fresh=number > 0)
+        seen.answers.append(answer)
+        async for tokens, large in asker.system.answer(asker.ask(client, number)):
             answer.arrivals.append((time.perf_counter(), tokens, large))
         answer.is_whole = True
-        if all(one.answers and one.answers[0].is_whole for one in clients):
-            everybody_done.set()
+        number += 1
+
+
+async def _warm_up(tasks: Sequence[asyncio.Task[None]], seen: Watched, workload: Workload) -> None:
+    give_up = time.perf_counter() + workload.warm_up_s_max
+    while time.perf_counter() < give_up:
+        await _pause(tasks, LOOK_S)
+        if sum(bool(answer.arrivals) for answer in seen.answers) >= workload.concurrency:
+            return
+
+
+async def _pause(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
+    """Clients never end but by an error, which is raised here."""
+    done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()

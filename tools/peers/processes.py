@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.triton_server import stub_model
+
 PROC = Path("/proc")
+CLIENT = "client"
+"""This process: the load, or the dispatcher of standard serving, or the whole of a system that runs in it."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`cpu_s` since the first look; `peak_rss_mb` is the sum of every process's own peak."""
+    """`cpu_s` of the system, `cpu_s_by_process` of its processes and, as `client`, of this one."""
 
     cpu_s: float
     peak_rss_mb: float
+    """Sum of every process's own peak."""
+    cpu_s_by_process: Mapping[str, float]
 
 
 def usage(pids: Sequence[int]) -> Usage:
     """Of these processes and all that they started, threads and ended children included."""
     found = list(family(pids))
-    return Usage(sum(map(_cpu_s, found)), sum(map(_peak_mb, found)))
+    by_process: dict[str, float] = {}
+    for pid in {*found, os.getpid()}:
+        name = _name(pid)
+        by_process[name] = by_process.get(name, 0.0) + _cpu_s(pid)
+    return Usage(sum(map(_cpu_s, found)), sum(map(_peak_mb, found)), by_process)
 
 
 def since(before: Usage, now: Usage) -> Usage:
-    return Usage(now.cpu_s - before.cpu_s, now.peak_rss_mb)
+    """CPU time between two looks; a process that came or went between them counts as far as it was seen."""
+    by_process = {
+        name: max(0.0, seconds - before.cpu_s_by_process.get(name, 0.0))
+        for name, seconds in now.cpu_s_by_process.items()
+    }
+    return Usage(now.cpu_s - before.cpu_s, now.peak_rss_mb, by_process)
 
 
 def family(pids: Sequence[int]) -> Iterable[int]:
@@ -36,6 +51,17 @@ def family(pids: Sequence[int]) -> Iterable[int]:
     while grown := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= grown
     return sorted(found)
+
+
+def _name(pid: int) -> str:
+    """What a reader calls a process: the model of a Triton stub, otherwise its program."""
+    if pid == os.getpid():
+        return CLIENT
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone"
+    return stub_model(words) or Path(words[0]).name or "gone"
 
 
 def _stat(pid: int) -> list[str]:

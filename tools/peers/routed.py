@@ -90,7 +90,7 @@ class Routed:
     def _request(self, question: Question) -> dict[str, Any]:
         options = dict(self.options)
         if self.policy == "random":
-            options["p"] = question.route_probability
+            options["p"] = question.coins.leave
         inputs = [
             _tensor("input_ids", "INT32", np.array([question.ids], np.int32)),
             _tensor("request_output_len", "INT32", np.array([[question.output_tokens]], np.int32)),

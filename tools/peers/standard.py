@@ -1,12 +1,13 @@
 """Standard serving: one prefix-caching server per model, called for one token at a time.
 
-The dispatcher keeps the text, flips the coin after every token of the small model and asks the large one's
-server for the next token instead. Every call is a new request to its server: it is admitted, its prefix is
+The dispatcher keeps the text, flips the coin after every token and asks the server of the model that writes
+next. Every call is a new request to its server: it is admitted, its prefix is
 looked up, and what the cache does not hold is computed again. The servers differ, the dispatcher does not.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,23 +38,24 @@ class OneTokenServer(Protocol):
 class Standard:
     """Two servers and the dispatcher in this process."""
 
-    small: OneTokenServer
-    large: OneTokenServer
+    servers: Sequence[OneTokenServer]
+    """Of the small model, of the large one."""
     session: aiohttp.ClientSession
     processes: Sequence[int]
 
     def pids(self) -> Sequence[int]:
-        return self.processes
+        """The dispatcher, this process, is a part of it."""
+        return [os.getpid(), *self.processes]
 
     async def answer(self, question: Question) -> AsyncIterator[tuple[int, int]]:
-        coins, ids = question.coins(), list(question.ids)
-        for _ in range(question.output_tokens):
-            token = await self._next_token(self.small, ids, question.client)
-            is_large = coins.random() < question.route_probability
-            if is_large:
-                token = await self._next_token(self.large, ids, question.client)
-            ids.append(token)
-            yield 1, int(is_large)
+        walk, ids, left = question.walk(), list(question.ids), question.output_tokens
+        while left:
+            writer = walk.writer
+            token = await self._next_token(self.servers[writer], ids, question.client)
+            if walk.is_committed():
+                ids.append(token)
+                left -= 1
+                yield 1, writer
 
     async def _next_token(self, server: OneTokenServer, ids: Sequence[int], client: int) -> int:
         try:

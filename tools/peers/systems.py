@@ -56,34 +56,37 @@ async def standard_ours(kit: Kit) -> AsyncIterator[System]:
     with routed.serving(kit.pair, kit.folder / "server", "eager_async") as server:
         by_token = [standard.Ours(f"{server.http_url}/v2/models/{name}/generate") for name in NAMES]
         async with _session() as session:
-            yield standard.Standard(*by_token, session, [server.pid])
+            yield standard.Standard(by_token, session, [server.pid])
 
 
 @contextlib.asynccontextmanager
 async def standard_vllm(kit: Kit) -> AsyncIterator[System]:
     python = environment_python("vllm", kit.tell)
-    with contextlib.ExitStack() as stack:
-        running, by_token = [], []
-        for name, model in kit.pair.folders.items():
-            launch = servers.vllm_launch(python, model, kit.tokens_max, kit.folder / f"vllm-{name}.log")
-            running.append(stack.enter_context(servers.running(launch)))
-            by_token.append(standard.Vllm(f"{running[-1].url}/v1/completions", str(model)))
+    launches = [
+        servers.vllm_launch(python, model, kit.tokens_max, core, kit.folder / f"vllm-{name}.log")
+        for core, (name, model) in enumerate(kit.pair.folders.items())
+    ]
+    with servers.running(*launches) as found:
+        by_token = [
+            standard.Vllm(f"{one.url}/v1/completions", str(model))
+            for one, model in zip(found, kit.pair.folders.values(), strict=True)
+        ]
         async with _session() as session:
-            yield standard.Standard(*by_token, session, [one.pid for one in running])
+            yield standard.Standard(by_token, session, [one.pid for one in found])
 
 
 @contextlib.asynccontextmanager
 async def standard_llama_cpp(kit: Kit) -> AsyncIterator[System]:
     python = environment_python("llama_cpp", kit.tell)
     slots = servers.Slots(kit.callers_max, kit.tokens_max)
-    with contextlib.ExitStack() as stack:
-        running, by_token = [], []
-        for name, model in kit.pair.folders.items():
-            launch = servers.llama_launch(python, model, slots, kit.folder / f"llama_cpp-{name}.log")
-            running.append(stack.enter_context(servers.running(launch)))
-            by_token.append(standard.LlamaCpp(f"{running[-1].url}/completion"))
+    launches = [
+        servers.llama_launch(python, model, slots, kit.folder / f"llama_cpp-{name}.log")
+        for name, model in kit.pair.folders.items()
+    ]
+    with servers.running(*launches) as found:
+        by_token = [standard.LlamaCpp(f"{one.url}/completion") for one in found]
         async with _session() as session:
-            yield standard.Standard(*by_token, session, [one.pid for one in running])
+            yield standard.Standard(by_token, session, [one.pid for one in found])
 
 
 @contextlib.asynccontextmanager

@@ -9,8 +9,8 @@ from tools.peers.growth import exponents
 
 
 def seen(system: str, n: int, context: int, seconds_per_token: float) -> Row:
-    throughput = n / seconds_per_token
-    return Row(system, n, 128, context, throughput, None, None, 0.0, 0.0, 0.0, 0.0, 0.0)
+    speed = n / seconds_per_token
+    return Row(system, n, 128, context, speed, speed, speed, 1.0, None, None, None, None, 0.0, {}, 0.0, 0.0)
 
 
 def test_the_slope_of_a_power_law_is_its_exponent() -> None:

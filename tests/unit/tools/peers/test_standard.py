@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,9 @@ from tools.peers.processes import family, since, usage
 from tools.peers.programs.llama_server import gguf_name
 from tools.peers.servers import Launch, PeerServerError, running
 from tools.peers.standard import LlamaCpp, Ours, Standard, StandardError, Vllm
-from tools.peers.workload import Question
+from tools.peers.workload import Coins, Question
 
-QUESTION = Question(ids=(7, 8), output_tokens=30, seed=5, client=2, route_probability=0.35)
+QUESTION = Question(ids=(7, 8), output_tokens=30, seed=5, client=2, coins=Coins(0.35))
 
 
 @dataclass
@@ -52,15 +53,15 @@ async def answers(small: Counting, large: Counting) -> list[tuple[int, int]]:
     app.router.add_post("/", next_token)
     async with TestServer(app) as server, ClientSession() as session:
         small.url = large.url = str(server.make_url("/"))
-        return [step async for step in Standard(small, large, session, []).answer(QUESTION)]
+        return [step async for step in Standard([small, large], session, []).answer(QUESTION)]
 
 
 def test_the_large_model_writes_what_the_coin_says_and_sees_the_whole_text() -> None:
     small, large = Counting(100), Counting(200)
     steps = asyncio.run(answers(small, large))
 
-    coins = QUESTION.coins()
-    written = [coins.random() < QUESTION.route_probability for _ in range(30)]
+    coins = random.Random(QUESTION.seed)
+    written = [coins.random() < QUESTION.coins.leave for _ in range(30)]
     assert steps == [(1, int(is_large)) for is_large in written]
     text = [7, 8]
     for length, is_large in enumerate(written, start=2):
@@ -87,7 +88,7 @@ def test_a_server_that_is_gone_is_the_fault_of_its_system_only() -> None:
     async def ask() -> None:
         gone = Counting(100, "http://127.0.0.1:1/")
         async with ClientSession() as session:
-            await anext(Standard(gone, gone, session, []).answer(QUESTION))
+            await anext(Standard([gone, gone], session, []).answer(QUESTION))
 
     with pytest.raises(StandardError, match=r"127\.0\.0\.1:1"):
         asyncio.run(ask())
@@ -119,7 +120,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Fine).serve_forever()
 
 def test_a_server_runs_until_the_block_ends(tmp_path: Path) -> None:
     launch = Launch([sys.executable, "-c", SERVER, "{port}"], tmp_path / "log", {})
-    with running(launch) as found:
+    with running(launch) as (found,):
         pid = found.pid
         assert os.path.exists(f"/proc/{pid}")
 

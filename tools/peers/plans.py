@@ -1,0 +1,65 @@
+"""What `tools.bench_peers` measures: which cells of which systems, and how long that takes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Shape = tuple[int, int, int]
+"""Requests at once, tokens of an answer, tokens of a prompt."""
+START_S = MappingProxyType({"standard_vllm": 80.0, "standard_llama_cpp": 6.0, "research_loop": 3.0})
+START_S_USUAL = 12.0
+"""From a system's launch to its first cell, and its end: a Triton server's."""
+WARM_UP_S = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`systems` of () are all."""
+
+    systems: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+
+
+def grid(concurrency: Sequence[int], output: Sequence[int], context: Sequence[int]) -> tuple[Shape, ...]:
+    """All of them with all of them, shortest texts first."""
+    found = itertools.product(context, output, concurrency)
+    return tuple((n, tokens, prompt) for prompt, tokens, n in found)
+
+
+def lines(concurrency: Sequence[int], output: Sequence[int], context: Sequence[int]) -> tuple[Shape, ...]:
+    """One axis at a time, through the second concurrency, the first output and the first context."""
+    n, tokens, prompt = concurrency[1], output[0], context[0]
+    axes = grid(concurrency, [tokens], [prompt]), grid([n], output, [prompt]), grid([n], [tokens], context)
+    return tuple(dict.fromkeys(itertools.chain(*axes)))
+
+
+PLANS = MappingProxyType(
+    {
+        "peers": Plan((), grid([1, 4, 8, 16], [128, 512, 2048], [256])),
+        "contexts": Plan(
+            (
+                "delayed",
+                "eager_async",
+                "standard_ours",
+                "standard_vllm",
+                "standard_llama_cpp",
+                "research_loop",
+            ),
+            grid([4], [512], [256, 1024, 2048, 4096]),
+        ),
+        "growth": Plan(
+            ("delayed", "eager_async", "standard_ours", "research_loop"),
+            lines([1, 4, 8, 16, 32], [128, 512, 2048], [256, 1024, 4096, 8192]),
+        ),
+    }
+)
+
+
+def seconds(cells: Iterable[tuple[str, float]]) -> float:
+    """For (system, seconds of measuring) of every cell that is still to do."""
+    todo = list(cells)
+    starts = sum(START_S.get(system, START_S_USUAL) for system in dict.fromkeys(system for system, _ in todo))
+    return starts + sum(WARM_UP_S + measuring for _, measuring in todo)
