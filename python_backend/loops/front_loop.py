@@ -31,7 +31,7 @@ from python_backend.transport.base import Frames, HandoffTransport
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import RequestId, RequestKey
-from router_backend.handoff.codec import FRAMES_PER_MESSAGE, Message, unpack
+from router_backend.handoff.codec import Message, messages_of, unpack
 from router_backend.handoff.message import Beat
 from router_backend.stream.admission import DrainingError
 
@@ -192,9 +192,9 @@ class FrontLoop:
 
     def _on_letter(self, letter: Frames, now: float) -> None:
         """What one step of a subserver committed comes together."""
-        for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
+        for frames in messages_of(letter):
             try:
-                message = unpack(letter[first : first + FRAMES_PER_MESSAGE])
+                message = unpack(frames)
             except RemoteProtocolError:
                 self._counts.bad_messages += 1
             else:

@@ -25,7 +25,7 @@ from python_backend.transport.base import Frames, HandoffTransport, Peer
 from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex
-from router_backend.handoff.codec import FRAMES_PER_MESSAGE, Message, pack, unpack
+from router_backend.handoff.codec import Message, messages_of, pack, unpack
 from router_backend.handoff.farewells import Farewells
 from router_backend.handoff.message import Beat, Finished, Handoff, Observation
 
@@ -182,8 +182,8 @@ class HandoffLoop:
             self._transport.post(Peer(endpoint), self._beat_frames)
 
     def _take(self, sender: Peer, letter: Frames, now: float) -> None:
-        for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
-            self._read(sender, letter[first : first + FRAMES_PER_MESSAGE], now)
+        for frames in messages_of(letter):
+            self._read(sender, frames, now)
 
     def _read(self, sender: Peer, frames: Frames, now: float) -> None:
         try:

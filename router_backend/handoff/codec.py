@@ -5,6 +5,7 @@ The only third-party import of the core besides numpy: msgspec, a pure function 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Sequences
 
 import msgspec
@@ -45,6 +46,12 @@ _ENCODER = msgspec.msgpack.Encoder()
 def pack(message: Message) -> tuple[bytes, bytes]:
     """Two frames: schema and kind, then the body."""
     return _KINDS[type(message)], _ENCODER.encode(message)
+
+
+def messages_of(letter: Sequences[bytes]) -> Iterator[Sequences[bytes]]:
+    """The frames of each message in a letter, to be unpacked one by one: a bad one costs the others nothing."""
+    for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
+        yield letter[first : first + FRAMES_PER_MESSAGE]
 
 
 def unpack(frames: Sequences[bytes]) -> Message:

@@ -19,7 +19,7 @@ from python_backend.transport.loopback_transport import LoopbackNetwork
 from python_backend.transport.unix_transport import UnixTransport
 from router_backend.core.effects import Close, Emit
 from router_backend.core.request import PolicySpec, Request, RequestId, Sampling
-from router_backend.handoff.codec import Message, pack, unpack
+from router_backend.handoff.codec import Message, messages_of, pack, unpack
 from router_backend.handoff.message import Beat
 
 BOUND_S = 20.0
@@ -99,7 +99,8 @@ class Home:
             self._beat_at = time.monotonic()
             for endpoint in ("small", "large"):
                 self.tell(endpoint, self._beat)
-        for sender, frames in self._transport.poll(0.005):
+        letters = self._transport.poll(0.005)
+        for sender, frames in ((sender, each) for sender, letter in letters for each in messages_of(letter)):
             message = unpack(frames)
             if isinstance(message, Beat):
                 assert sender == message.endpoint
