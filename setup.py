@@ -22,8 +22,17 @@ else:
         ),
         Pybind11Extension(
             "router_backend.native._kernels",
-            ["router_backend/native/kernels.cpp"],
-            depends=["router_backend/native/tiles.inc", "router_backend/native/workers.h"],
+            [
+                f"router_backend/native/{name}.cpp"
+                for name in ("kernels", "kernel_sets", "products", "network", "network_binding")
+            ],
+            depends=[
+                f"router_backend/native/{name}"
+                for name in (
+                    *("bindings.h", "kernel_sets.h", "network.h", "products.h", "workers.h"),
+                    *("sets.inc", "vectors.inc", "tiles.inc", "attention.inc", "rows.inc"),
+                )
+            ],
             cxx_std=17,
             extra_compile_args=["-O3"],
             extra_link_args=["-pthread"],

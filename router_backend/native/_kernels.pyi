@@ -1,5 +1,10 @@
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from router_backend.native.network_plain import Elsewhere, Layer, Matrix, Shape, StepIndex, Tables, Where
 
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
@@ -14,8 +19,24 @@ def linear_int8(
     call: tuple[Floats, int],
 ) -> None: ...
 def paged_attention(
-    queries: Floats, keys: Floats, values: Floats, where: tuple[Longs, Longs, Longs], call: tuple[Floats, int]
+    queries: Floats,
+    keys: npt.NDArray[Any],
+    values: npt.NDArray[Any],
+    where: tuple[Longs, Longs, Longs],
+    call: tuple[Floats, int],
 ) -> None: ...
 def fill_tables(tables: Longs, blocks: list[list[int]], counts: Longs) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use(name: str) -> None: ...
+
+class Network:
+    def __init__(self, shape: Shape, tables: Tables, layers: Sequence[Layer], head: Matrix) -> None: ...
+    def forward(
+        self,
+        step: StepIndex,
+        where: Where | None,
+        pool: npt.NDArray[Any],
+        answers: tuple[Floats, Floats | None],
+        elsewhere: Elsewhere | None,
+        threads: int,
+    ) -> None: ...

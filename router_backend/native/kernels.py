@@ -18,15 +18,18 @@ except ImportError:
 
 def compiled() -> ModuleType | None:
     """The module of `_kernels.pyi`, or None where it was not built."""
-    if _compiled is None:
-        _warn_once()
-    return _compiled
+    if hasattr(_compiled, "Network"):
+        return _compiled
+    # An older build has products but no whole steps.
+    _warn_once("not built" if _compiled is None else "of an older version")
+    return None
 
 
 @lru_cache(maxsize=1)
-def _warn_once() -> None:
+def _warn_once(state: str) -> None:
     warnings.warn(
-        "native kernels are not built; a CPU engine decodes two to three times slower",
+        f"native kernels are {state}; a CPU engine decodes two to three times slower. To build them: "
+        "python setup.py build_ext --inplace",
         RuntimeWarning,
         stacklevel=3,
     )

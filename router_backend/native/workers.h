@@ -119,3 +119,13 @@ void in_pieces(int count, int threads, Body &&body) {
   Workers::instance().run(
       count, threads, [](void *context, int piece) { (*static_cast<Body *>(context))(piece); }, &body);
 }
+
+// body(row) for every row; shared where `numbers` of them together are worth it.
+template <typename Body>
+void over_rows(int rows, double numbers, int threads, Body &&body) {
+  constexpr int kPiece = 4;
+  constexpr double kWorthSharing = 1 << 14;
+  in_pieces((rows + kPiece - 1) / kPiece, numbers < kWorthSharing ? 1 : threads, [&](int piece) {
+    for (int row = piece * kPiece; row < (piece + 1) * kPiece && row < rows; ++row) body(row);
+  });
+}

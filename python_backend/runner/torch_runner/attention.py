@@ -28,7 +28,7 @@ def _attended(queries: Tensor, pool: KvPool, layer: int, group: AnyGroup) -> Ten
     if isinstance(group, TableGroup):
         return group.attention.attend(queries, pool, layer, group)
     if isinstance(group, Group):
-        return _attend_group(queries, pool, layer, group)
+        return attend_group(queries, pool, layer, group)
     native = kernels.compiled()
     assert native is not None, "rows were laid out for a loop that is not there"
     answer = queries.new_empty((queries.shape[0], queries.shape[1] * queries.shape[2]))
@@ -37,7 +37,8 @@ def _attended(queries: Tensor, pool: KvPool, layer: int, group: AnyGroup) -> Ten
     return answer
 
 
-def _attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Tensor:
+def attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Tensor:
+    """[rows * width, H * D] of one gathered group's `queries` [rows * width, H, D]."""
     rows, width = group.rows, group.width
     keys, values = pool.read(layer, group.slots)
     kv_heads, head_dim = keys.shape[1:]

@@ -6,6 +6,8 @@ block * block_size + offset. Nothing is ever cleared, so a reader must name only
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -17,7 +19,7 @@ from python_backend.runner.torch_runner.model_config import ModelConfig
 class KvPool:
     """`tensor` is [layers, 2, num_blocks, block_size, kv_heads, head_dim], keys before values."""
 
-    __slots__ = ("_arrays", "_layers", "_scratch", "block_size", "num_blocks", "tensor")
+    __slots__ = ("_layers", "_scratch", "_whole", "block_size", "num_blocks", "tensor")
 
     def __init__(
         self,
@@ -36,11 +38,18 @@ class KvPool:
         self._scratch = (self.tensor.new_empty((0, *heads)), self.tensor.new_empty((0, *heads)))
         # numpy knows no bfloat16, and no memory but the host's.
         has_arrays = dtype in (torch.float32, torch.float64) and self.tensor.device.type == "cpu"
-        self._arrays = [(layer[0].numpy(), layer[1].numpy()) for layer in self.tensor] if has_arrays else []
+        self._whole = self.tensor.numpy() if has_arrays else None
 
     def arrays(self, layer: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Keys and values [num_blocks, block_size, kv_heads, head_dim], the pool's own memory."""
-        return self._arrays[layer]
+        keys, values = self.whole[layer]
+        return keys, values
+
+    @property
+    def whole(self) -> npt.NDArray[Any]:
+        """`tensor` as numpy has it, the pool's own memory; only of a type and in a place that numpy knows."""
+        assert self._whole is not None, f"numpy has no {self.tensor.dtype} on {self.tensor.device}"
+        return self._whole
 
     def layer(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values [num_blocks, block_size, kv_heads, head_dim], the pool's own memory."""

@@ -21,14 +21,11 @@ from torch.nn.functional import linear, pad
 
 from router_backend.native import kernels
 from router_backend.native.kernels_plain import LEVELS, interleaved, rounded_weights
+from router_backend.native.network_plain import Matrix
 
 Linear = Callable[[Tensor], Tensor]
 Packer = Callable[[Tensor, Tensor | None], Linear]
 """Takes weight [N, E] and bias [N] or None, both in the activations' type."""
-
-NativeRun = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], None]
-"""Takes activations [T, E] and writes the product [T, N]."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlainLinear:
@@ -102,45 +99,55 @@ def _without_farewells(packing: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class NativeLinear:
-    """A compiled product; `run` holds the packed weights."""
+    """A compiled product. `matrix` is what a compiled step takes of it."""
 
-    __slots__ = ("_bias", "_outputs", "_run")
+    __slots__ = ("_bias", "_threads", "matrix")
 
-    def __init__(self, run: NativeRun, outputs: int, bias: Tensor | None) -> None:
-        self._run, self._outputs, self._bias = run, outputs, bias
+    def __init__(self, matrix: Matrix, bias: Tensor | None, threads: int) -> None:
+        self.matrix = matrix._replace(bias=None if bias is None else bias.numpy())
+        self._bias, self._threads = bias, threads
 
     def __call__(self, x: Tensor) -> Tensor:
-        product = x.new_empty((x.shape[0], self._outputs))
+        product = x.new_empty((x.shape[0], self.matrix.outputs))
         self._run(x.contiguous().numpy(), product.numpy())
         return product if self._bias is None else product.add_(self._bias)
+
+    def _run(self, x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> None:
+        native, own = kernels.compiled(), self.matrix
+        assert native is not None
+        if own.format == "int8":
+            native.linear_int8(own.weights, own.scales, own.sums, x, (y, self._threads))
+        elif own.format == "half":
+            native.linear_half(own.weights, x, y, self._threads)
+        else:
+            native.linear_single(own.weights, x, y, self._threads)
 
 
 def pack_single(weight: Tensor, bias: Tensor | None) -> Linear:
     """float32 weights."""
-    native, threads = kernels.compiled(), torch.get_num_threads()
-    if native is None:
+    if kernels.compiled() is None:
         return ColumnLinear(weight, bias)
-    packed = interleaved(weight.numpy())
-    return NativeLinear(lambda x, y: native.linear_single(packed, x, y, threads), len(weight), bias)
+    matrix = Matrix("single", interleaved(weight.numpy()), None, None, None, *weight.shape)
+    return NativeLinear(matrix, bias, torch.get_num_threads())
 
 
 def pack_half(weight: Tensor, bias: Tensor | None) -> Linear:
     """float16 weights, float32 sums."""
-    native, threads = kernels.compiled(), torch.get_num_threads()
-    if native is None:
+    if kernels.compiled() is None:
         return HalfLinear(weight, bias)
     packed = interleaved(weight.half().numpy()).view(np.uint16)
-    return NativeLinear(lambda x, y: native.linear_half(packed, x, y, threads), len(weight), bias)
+    return NativeLinear(
+        Matrix("half", packed, None, None, None, *weight.shape), bias, torch.get_num_threads()
+    )
 
 
 def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
     """int8 weights, one scale per output, and int8 activations, one scale per row; exact sums."""
-    native, threads = kernels.compiled(), torch.get_num_threads()
-    if native is None:
+    if kernels.compiled() is None:
         return Int8Linear(weight, bias)
-    rounded = rounded_weights(weight.numpy())
-    packed = rounded._replace(levels=interleaved(rounded.levels))
-    return NativeLinear(lambda x, y: native.linear_int8(*packed, x, (y, threads)), len(weight), bias)
+    levels, scales, sums = rounded_weights(weight.numpy())
+    matrix = Matrix("int8", interleaved(levels), scales, sums, None, *weight.shape)
+    return NativeLinear(matrix, bias, torch.get_num_threads())
 
 
 @dataclass(frozen=True, slots=True)

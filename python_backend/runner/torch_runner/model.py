@@ -32,7 +32,7 @@ class Model:
         self._group = group
         self.weights = weights
         table = rope_table(config.rope, config.head_dim, length_max, weights.embed.dtype)
-        self._rope = table.to(weights.embed.device)
+        self.rope = table.to(weights.embed.device)
 
     @property
     def device(self) -> torch.device:
@@ -40,7 +40,7 @@ class Model:
 
     def forward(self, step: PackedStep, pool: KvPool) -> Tensor:
         """Hidden [R, E] of the sampling rows after the final norm; writes the step's keys and values."""
-        turn = self._rope.index_select(0, step.positions)
+        turn = self.rope.index_select(0, step.positions)
         hidden = self.weights.embed.index_select(0, step.tokens)
         for index, layer in enumerate(self.weights.layers):
             queries, keys, values = self._projected(hidden, layer, turn)

@@ -20,9 +20,10 @@ from python_backend.runner.torch_runner.devices import CPU, ask_for_large_pages,
 from python_backend.runner.torch_runner.footprint import chosen_dtype, number_format
 from python_backend.runner.torch_runner.graphs import Capture, CudaCapture, GraphedSteps, GraphSettings
 from python_backend.runner.torch_runner.kv_pool import KvPool
-from python_backend.runner.torch_runner.linears import GPU_PRECISIONS, PRECISIONS, Precision
+from python_backend.runner.torch_runner.linears import GPU_PRECISIONS, PRECISIONS, NativeLinear, Precision
 from python_backend.runner.torch_runner.model import ALONE, Model
 from python_backend.runner.torch_runner.model_config import ModelConfig, load_model_config
+from python_backend.runner.torch_runner.native_step import NativeStep
 from python_backend.runner.torch_runner.packing import Layout, pack
 from python_backend.runner.torch_runner.parallel import Collective, rank_device
 from python_backend.runner.torch_runner.settings import TorchSettings
@@ -64,6 +65,8 @@ class TorchRunner:
             self.pool = KvPool(
                 config, self.info.num_blocks + 1, settings.block_size, precision.activations, share.device
             )
+        is_native = group.size == 1 and isinstance(weights.head, NativeLinear)
+        self._native = NativeStep(config, weights, self._model.rope) if is_native else None
         self._graphed: GraphedSteps | None = None
         if share.device.type == "cuda":
             self.use_graphs(settings, CudaCapture())
@@ -78,13 +81,15 @@ class TorchRunner:
 
     def close(self) -> None:
         """Frees weights and KV; nothing may be executed afterwards."""
-        del self._model, self._graphed, self.pool
+        del self._model, self._native, self._graphed, self.pool
 
     def _executed(self, plan: BatchPlan) -> StepOutput:
         captured = None if self._graphed is None else self._graphed.columns(plan.rows, self.pool)
         if captured is not None:
             return self._numbers.finished(plan, captured)
         step = pack(plan.rows, self._layout)
+        if self._native is not None:
+            return self._numbers.output(plan, *self._native.run(step, self.pool))
         if self._model.device.type != "cpu":
             step = step.to(self._model.device)
         hidden = self._model.forward(step, self.pool)

@@ -67,7 +67,7 @@ def test_weights_and_kv_are_counted_as_they_lie_in_memory(model: TinyModel, dtyp
     pool = KvPool(config, 10, 16, precision.activations)
 
     assert told.kv_bytes_per_token * 160 == pool.tensor.nbytes
-    assert held_bytes([loaded.weights, loaded._rope]) == pytest.approx(told.weights, rel=0.05)
+    assert held_bytes([loaded.weights, loaded.rope]) == pytest.approx(told.weights, rel=0.05)
 
 
 def test_a_wider_batch_takes_more_for_its_activations() -> None:

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from python_backend.runner.base import ModelRunner, RunnerInfo
+from python_backend.runner.torch_runner.native_step import NativeStep
 from python_backend.runner.torch_runner.runner import TorchRunner
 from python_backend.runner.torch_runner.settings import TorchSettings
 from router_backend.core.errors import ConfigError, RunnerError
@@ -171,6 +172,7 @@ def test_a_failing_engine_ends_the_batch_with_a_named_error_and_works_again(
     runner: TorchRunner, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     with monkeypatch.context() as patch:
+        patch.setattr(NativeStep, "run", failing(error))
         patch.setattr(runner._model, "forward", failing(error))
         with pytest.raises(RunnerError, match=f"TR_RUNNER: step 0 of 1 rows failed: {error}"):
             runner.execute(plan(row([3])))

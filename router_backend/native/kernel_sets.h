@@ -1,0 +1,84 @@
+// What the engine's inner loops take, and the loops themselves for every instruction set that was compiled.
+// Every loop answers the same for a row alone and in any batch: sums run in an order the batch does not touch.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace native {
+
+struct Half {
+  std::uint16_t bits;
+};
+
+constexpr std::int32_t kLevelZero = 128;  // activations are stored as level + 128, unsigned
+
+// Packed weights are [groups, chunks, kGroup, kChunk]: four outputs side by side, so that a product reads one
+// unbroken stream; rows of their own would be too short for the processor to fetch ahead.
+constexpr int kGroup = 4, kChunk = 64;
+
+enum class Format { single, half, int8 };
+
+// y = x W^T + bias, or y += x W^T + bias.
+struct Matrix {
+  Format format = Format::single;
+  const void *weights = nullptr;
+  const float *weight_scales = nullptr;      // int8: one for each output
+  const std::int32_t *weight_sums = nullptr;  // int8: of each output's levels
+  const float *bias = nullptr;
+  int inputs = 0, outputs = 0, groups = 0, chunks = 0;
+
+  // Activations are padded to whole chunks.
+  int stride() const { return chunks * kChunk; }
+};
+
+// Rows [rows, stride()] of activations and where their products go.
+struct Product {
+  const Matrix *matrix;
+  const float *x;
+  const std::uint8_t *levels;  // int8: x rounded, and the scale of each row
+  const float *row_scales;
+  float *y;
+  int rows;
+  bool adds;
+};
+
+struct Span {
+  int first, last;
+};
+
+// Keys and values are [blocks, block_size, kv_heads, head_dim], as float or Half.
+struct Attention {
+  const float *queries;
+  const void *keys, *values;
+  float *answer;
+  int heads, kv_heads, head_dim, block_size, num_blocks;
+};
+
+// One token under some of its KV heads: it sees positions 0 .. length - 1.
+struct Place {
+  const std::int64_t *blocks;
+  int token, length, kv_first, kv_last;
+};
+
+constexpr int kScoresPast = 32;  // scores may be written so far past a row's length
+
+struct Kernels {
+  const char *name;
+  void (*product[3])(const Product &, const Span &, int group);  // by Format
+  void (*attend[2])(const Attention &, const Place &, float *scores, int stride);  // float, Half
+  float (*quantised)(const float *x, std::uint8_t *levels, int count);
+  void (*normed)(const float *x, const float *weight, float epsilon, float *y, int count);
+  void (*gated)(const float *gate, const float *up, float *y, int count);
+  void (*rotated)(float *head, const float *turn, int dim);
+  void (*halved)(const float *x, Half *y, int count);
+};
+
+// The set in use: the widest of this processor until another one is chosen.
+const Kernels &kernels();
+int num_sets();
+const char *set_name(int index);
+bool use_set(const char *name);
+
+}  // namespace native
