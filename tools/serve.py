@@ -205,7 +205,9 @@ def _server_options(
         ports=Ports(options.http_port, options.grpc_port, options.metrics_port),
         host=options.host,
         load_models=tuple(models),
+        awaited_fronts=(),  # `wait_until_heard` waits for them, and names who is silent
         exit_timeout_s=options.drain_s,
+        ready_s_max=options.ready_s,
         arguments=shown.arguments,
         environment={ENVIRONMENT_KEY: str(sockets)},
     )
@@ -271,6 +273,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--large", type=Path, help="Hugging Face directory of the large model")
     parser.add_argument("--repository", type=Path, default=REPOSITORY, help="model repository to start from")
     parser.add_argument("--drain-s", type=int, default=30, help="longest wait for open streams at the end")
+    parser.add_argument("--ready-s", type=float, default=900.0, help="longest wait for the models to load")
     return parser
 
 

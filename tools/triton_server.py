@@ -71,6 +71,8 @@ class ServerOptions:
     backends: tuple[Path, ...] = (TOKEN_ROUTER_BACKEND,)
     load_models: tuple[str, ...] | None = None
     """None: load everything at start. A tuple: explicit model control, these loaded at start."""
+    awaited_fronts: tuple[str, ...] | None = None
+    """Fronts that must hear every subserver before the server counts as ready; None: all that are loaded."""
     exit_timeout_s: int = 30
     ready_s_max: float = 120.0
     arguments: tuple[str, ...] = ()
@@ -85,6 +87,8 @@ class TritonServer:
         self.ports = options.ports
         self.shm_prefix = f"token_router_{os.getpid()}_{secrets.token_hex(4)}_"
         self._fronts = fronts(options.repository, options.load_models)
+        if options.awaited_fronts is not None:
+            self._fronts = options.awaited_fronts
         self.log_path = options.run_dir / "tritonserver.log"
         self._sockets: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None

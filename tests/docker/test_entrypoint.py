@@ -11,11 +11,11 @@ import pytest
 from tests.source_tree import ROOT
 
 ENTRYPOINT = ROOT / "docker" / "entrypoint.sh"
-USUAL = [
-    *("-m", "tools.serve", "--host", "0.0.0.0", "--http-port", "8000", "--grpc-port", "8001"),
-    *("--metrics-port", "8002", "--openai-port", "8003"),
-    *("--repository", "model_repository", "--drain-s", "30"),
+COMMON = [
+    *("--host", "0.0.0.0", "--http-port", "8000", "--grpc-port", "8001", "--metrics-port", "8002"),
+    *("--drain-s", "30", "--ready-s", "900"),
 ]
+USUAL = ["-m", "tools.serve", "--openai-port", "8003", "--repository", "model_repository", *COMMON]
 
 
 @pytest.fixture
@@ -47,8 +47,19 @@ def test_a_container_serves_on_every_interface(stand_in: Path) -> None:
 
 def test_options_are_handed_on_and_the_environment_sets_the_rest(stand_in: Path) -> None:
     found = words(stand_in, "serve", "--small", "a b", POLICY="r_stitch", CUTOFF="0.3", HTTP_PORT="9000")
-    assert found[-6:] == ["--policy", "r_stitch", "--cutoff", "0.3", "--small", "a b"]
+    assert found[6:10] == ["--policy", "r_stitch", "--cutoff", "0.3"]
+    assert found[-2:] == ["--small", "a b"]
     assert found[found.index("--http-port") + 1] == "9000"
+
+
+def test_a_part_serves_the_models_that_it_is_told_to(stand_in: Path) -> None:
+    part = ["-m", "tools.serve_part", "model_repository"]
+    assert words(stand_in, "part", "small") == [*part, *COMMON, "--only", "small"]
+    found = words(
+        stand_in, "part", "token_router", "--drain-s", "5", OPENAI_PORT="8003", SETTINGS="network.yaml"
+    )
+    assert found[:7] == [*part, "--openai-port", "8003", "--settings", "network.yaml"]
+    assert found[-4:] == ["--only", "token_router", "--drain-s", "5"]
 
 
 def test_an_empty_variable_is_no_variable(stand_in: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tools.loading.programs import Run
 from tools.loading.work import LoadError, Seen, Target, Work
+from tools.serving.checks import library_problem, missing_libraries
 
 ANALYZER = Path(sysconfig.get_path("scripts")) / "perf_analyzer"
 CUDA_RUNTIME = Path(sysconfig.get_path("purelib")) / "nvidia" / "cuda_runtime" / "lib"
@@ -30,6 +31,7 @@ class PerfAnalyzer:
     def load(self, target: Target, work: Work, folder: Path) -> list[Seen]:
         if not self.program.exists():
             raise LoadError(f"{self.program} is missing: make setup installs tritonclient 2.51, which has it")
+        must_load(self.program)
         rows = [{"text_input": [text], **_options(work)} for text in _taken(work)]
         (folder / "input.json").write_text(json.dumps({"data": rows}))
         (folder / EXPORT).unlink(missing_ok=True)
@@ -49,6 +51,7 @@ class GenaiPerf:
     tokenizer: Path
 
     def load(self, target: Target, work: Work, folder: Path) -> list[Seen]:
+        must_load(ANALYZER)
         lines = "".join(json.dumps({"text": text}) + "\n" for text in _taken(work))
         (folder / "input.jsonl").write_text(lines)
         command = [str(self.program), "profile", "-m", target.door, "--backend", "vllm", "--streaming"]
@@ -64,6 +67,13 @@ class GenaiPerf:
 
 def libraries() -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(CUDA_RUNTIME)}
+
+
+def must_load(analyzer: Path) -> None:
+    """LoadError, with the cure, where a shared library of perf_analyzer is not on this machine."""
+    missing = missing_libraries(analyzer, {**os.environ, **libraries()})
+    if missing:
+        raise LoadError(f"perf_analyzer cannot start: {library_problem(missing[0])}")
 
 
 def exported(text: str) -> list[Seen]:

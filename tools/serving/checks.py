@@ -26,6 +26,7 @@ DEBIAN_PACKAGES = {
     r"libgomp\.so": "libgomp1",
     r"libstdc\+\+\.so": "libstdc++6",
     r"libexpat\.so": "libexpat1",
+    r"libb64\.so": "libb64-0d",
 }
 
 

@@ -1,4 +1,4 @@
-"""Places the model repository that is served: the committed one, adjusted to what the user wishes.
+"""Places the model repository that is served: the one that is given, adjusted to what the user wishes.
 
 Writes only under the folder it is given; the committed repository and the weights are linked, not copied.
 A wish that cannot be met is a ConfigError that names the option.
@@ -7,7 +7,8 @@ A wish that cannot be met is a ConfigError that names the option.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,37 @@ from router_backend.policies.registry import build
 from tools.make_repository import repository_files, write
 
 DEPLOYMENT = "deployment.yaml"
+PATHS = ("keys", "profile")
+MODEL_PATHS = ("model_dir", "engine_dir", "script")
+FRONT_PATHS = ("tokenizer_dir",)
+"""Keys whose relative paths start at the repository. Policies and router heads are brought along instead."""
 VOCABULARY_FOR_TRIAL = 2
 """Any size: a policy is only built to see whether its options are right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What `make serve` may change about the committed deployment; None = leave it."""
+    """What a launcher may change about the given deployment; None = leave it."""
 
     policy: str | None = None
     cutoff: float | None = None
     small: Path | None = None
     large: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the deployment that replace the given ones, such as those of its transport."""
+
+
+def read_settings(path: Path | None) -> dict[str, Any]:
+    """A YAML file of keys of the deployment; ConfigError names a file that cannot be read or is none."""
+    if path is None:
+        return {}
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"--settings: {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"--settings: {path}: must be a mapping of keys of the deployment")
+    return found
 
 
 def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
@@ -43,6 +63,7 @@ def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
     target.mkdir(parents=True)
     load_deployment(source / DEPLOYMENT)
     settings = adjusted(yaml.safe_load((source / DEPLOYMENT).read_text()), wishes)
+    settings = anchored(settings, source.resolve())
     settings["allowed_dirs"] = _allowed(source, settings)
     (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
     deployment = load_deployment(target / DEPLOYMENT)
@@ -56,11 +77,23 @@ def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
 
 def adjusted(settings: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
     """The deployment's settings with the wishes in them; the models are ordered smallest first."""
+    settings = {**settings, **wishes.settings}
     models = [dict(model) for model in settings["models"]]
     for model, folder in ((models[0], wishes.small), (models[-1], wishes.large)):
         if folder is not None:
             model["model_dir"] = str(_existing(model["name"], folder))
     return {**settings, "models": models, "policy": _policy(settings.get("policy") or {}, wishes)}
+
+
+def anchored(settings: dict[str, Any], home: Path) -> dict[str, Any]:
+    """The settings with absolute paths, so that they mean the same files in a copy of the repository."""
+
+    def at_home(values: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+        return {**values, **{key: str(home / values[key]) for key in keys if values.get(key)}}
+
+    models = [at_home(model, MODEL_PATHS) for model in settings["models"]]
+    front = at_home(settings.get("front") or {}, FRONT_PATHS)
+    return {**at_home(settings, PATHS), "models": models, **({"front": front} if front else {})}
 
 
 def check_policy(deployment: Deployment, repository: Path) -> None:

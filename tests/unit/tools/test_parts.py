@@ -68,6 +68,16 @@ def test_a_part_without_a_deployment_is_not_served(
     assert "deployment.yaml: No such file" in capsys.readouterr().err
 
 
+def test_a_part_of_a_whole_repository_names_a_model_or_a_door_that_is_not_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = str(COMMITTED.parent)
+    assert serve_part.main([whole, "--only", "huge"]) == 1
+    assert "--only: 'huge' is not one of ensemble, large, " in capsys.readouterr().err
+    assert serve_part.main([whole, "--only", "small", "--openai-port", "0"]) == 1
+    assert "the OpenAI server asks token_router, which this part does not load" in capsys.readouterr().err
+
+
 def test_hosts_are_shown_side_by_side_and_a_difference_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,7 +101,10 @@ def test_perf_analyzer_is_asked_for_a_decoupled_stream_and_its_export_is_read(tm
     assert rows[0] == {"text_input": ["a"], "max_tokens": [8], "stream": [True]}
 
 
-def test_genai_perf_and_aiperf_read_a_local_tokenizer_and_their_exports(tmp_path: Path) -> None:
+def test_genai_perf_and_aiperf_read_a_local_tokenizer_and_their_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_tools, "missing_libraries", lambda program, environment: [])
     files = {"artifacts/run/export.json": PROFILE, "artifacts/profile_export.jsonl": RECORDS}
     commands, pretend = told(tmp_path, files)
     first = triton_tools.GenaiPerf(pretend, Path("genai-perf"), Path("words")).load(TARGET, WORK, tmp_path)
@@ -115,6 +118,14 @@ def test_genai_perf_and_aiperf_read_a_local_tokenizer_and_their_exports(tmp_path
 def test_a_missing_perf_analyzer_is_named_with_its_cure(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="make setup"):
         triton_tools.PerfAnalyzer(run, tmp_path / "none").load(TARGET, WORK, tmp_path)
+
+
+def test_a_library_that_perf_analyzer_lacks_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_tools, "missing_libraries", lambda program, environment: ["libb64.so.0d"])
+    with pytest.raises(LoadError, match=r"libb64\.so\.0d is missing: apt-get install libb64-0d"):
+        triton_tools.GenaiPerf(run, Path("genai-perf"), Path("words")).load(TARGET, WORK, tmp_path)
 
 
 def test_a_program_that_fails_or_is_missing_is_quoted(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from python_backend.roles.confinement import check_confined
 from router_backend.core.errors import ConfigError
 from tests.unit.runner.heads.test_loading import artefact
 from tools.make_repository import repository_files, stale
-from tools.serving.placement import Wishes, adjusted, place
+from tools.serving.placement import Wishes, adjusted, place, read_settings
 
 SETTINGS = {
     "models": [{"name": "small", "threads": 2}, {"name": "large"}],
@@ -99,6 +100,48 @@ def test_a_policy_file_that_is_not_in_the_repository_is_refused(tmp_path: Path, 
     (source / "deployment.yaml").write_text(yaml.safe_dump({**SETTINGS, "policy_files": [file]}))
     with pytest.raises(ConfigError, match="policy_files: "):
         place(source, tmp_path / "target", Wishes())
+
+
+def test_paths_mean_the_same_files_in_the_placed_repository(tmp_path: Path) -> None:
+    source, target = repository(tmp_path / "source"), tmp_path / "target"
+    models = [{"name": "small", "engine": "scripted", "script": "script.json"}, {"name": "large"}]
+    more = {"models": models, "keys": "keys", "front": {"tokenizer_dir": "words"}}
+    (source / "deployment.yaml").write_text(yaml.safe_dump({**SETTINGS, **more}))
+    placed = place(source, target, Wishes())
+    found = (
+        placed.keys,
+        placed.model("small").script,
+        placed.front.tokenizer_dir,
+        placed.model("large").model_dir,
+    )
+    assert found == (str(source / "keys"), str(source / "script.json"), str(source / "words"), "")
+    check_confined(placed, target)
+
+
+def test_keys_of_a_file_of_settings_replace_those_of_the_deployment(tmp_path: Path) -> None:
+    source = repository(tmp_path / "source")
+    (tmp_path / "network.yaml").write_text(
+        "transport: tcp\naddresses: {small: 'localhost:1', large: 'localhost:2'}\n"
+    )
+    wishes = Wishes(settings=read_settings(tmp_path / "network.yaml"))
+    placed = place(source, tmp_path / "target", wishes)
+    assert (placed.transport, placed.addresses["large"], placed.policy.name) == (
+        "tcp",
+        "localhost:2",
+        "r_stitch",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "No such file"), ("- a", "must be a mapping of keys"), ("a: [", "while parsing a flow")],
+)
+def test_a_file_of_settings_that_is_none_is_named(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "network.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"(?s)--settings: .*network.yaml: .*{words}"):
+        read_settings(path)
 
 
 def test_placing_again_forgets_what_was_there(tmp_path: Path) -> None:
