@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from python_backend.metric_catalogue import CATALOGUE
-from tests.source_tree import ROOT
+from tests.helm_chart import CHART, documents, helm
+from tests.helm_chart import pod as pod_of
 
-helm = pytest.importorskip("helm_python", reason="the wheel helm-python-sdk carries Helm")
 kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="carries Kubernetes' schemas")
 
-CHART = ROOT / "docker" / "helm" / "token-router"
 KUBERNETES = "1.29"
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
@@ -35,27 +33,19 @@ EVERYTHING: dict[str, Any] = {
     "nodeSelector": {"gpu": "h200"},
     "tolerations": [{"key": "gpu", "operator": "Exists"}],
     "imagePullSecrets": [{"name": "pull"}],
+    "openai": {"apiKeysSecret": "clients"},
 }
 
 
 def rendered(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Objects by kind."""
-    chart = helm.Chart.load(str(CHART))
-    texts = chart.render(values, name="demo", namespace="llm")
-    found = [
-        document
-        for name, text in texts.items()
-        if name.endswith(".yaml")
-        for document in yaml.safe_load_all(text)
-        if document
-    ]
-    assert len({document["kind"] for document in found}) == len(found)
-    return {document["kind"]: document for document in found}
+    """Objects by kind, of which the layout `pod` has one each."""
+    found = documents(values)
+    assert len({kind for kind, _ in found}) == len(found)
+    return {kind: document for (kind, _), document in found.items()}
 
 
 def pod(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = objects["Deployment"]["spec"]["template"]["spec"]
-    return found
+    return pod_of(objects["Deployment"])
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["default", "everything"])
@@ -96,9 +86,19 @@ def test_the_autoscaler_and_the_monitor_ask_for_what_there_is() -> None:
 def test_a_volume_of_models_and_a_deployment_file_are_where_the_server_looks() -> None:
     spec = pod(rendered(EVERYTHING))
     mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
-    assert mounts == {"shm": "/dev/shm", "models": "/models", "deployment": "/models/deployment.yaml"}
+    keys = {"api-keys": "/etc/token-router-api"}
+    assert mounts == {"shm": "/dev/shm", "models": "/models", "files": "/models/deployment.yaml", **keys}
     assert {"name": "MODEL_REPOSITORY", "value": "/models"} in spec["containers"][0]["env"]
     assert {"name": "CUTOFF", "value": "0.3"} in spec["containers"][0]["env"]
+
+
+def test_openais_api_has_a_port_and_asks_for_keys_where_a_secret_has_some() -> None:
+    objects = rendered(EVERYTHING)
+    ports = {port["name"]: port["port"] for port in objects["Service"]["spec"]["ports"]}
+    assert ports["openai"] == 8003
+    variable = {"name": "API_KEYS", "value": "/etc/token-router-api/keys"}
+    assert variable in pod(objects)["containers"][0]["env"]
+    assert variable not in pod(rendered({}))["containers"][0]["env"]
 
 
 def test_a_value_that_nobody_knows_is_refused() -> None:

@@ -3,7 +3,8 @@
     python -m tools.make_keys model_repository/deployment.yaml
 
 One pair per subserver and per door; a pair that is there stays. Give each host all `*.public` files and the
-`*.secret` files of the endpoints that run on it, and keep the folder out of version control.
+`*.secret` files of the endpoints that run on it, and keep the folder out of version control. For Kubernetes:
+`kubectl create secret generic router-keys --from-file=FOLDER` (docs/kubernetes.md).
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Wishes:
     small: Path | None = None
     large: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keys of the deployment that replace the given ones, such as those of its transport."""
+    """Keys of the deployment that replace the given ones, such as those of its transport; folders in
+    `allowed_dirs` are added."""
 
 
 def read_settings(path: Path | None) -> dict[str, Any]:
@@ -77,7 +78,8 @@ def place(source: Path, target: Path, wishes: Wishes) -> Deployment:
 
 def adjusted(settings: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
     """The deployment's settings with the wishes in them; the models are ordered smallest first."""
-    settings = {**settings, **wishes.settings}
+    allowed = [*settings.get("allowed_dirs", ()), *wishes.settings.get("allowed_dirs", ())]
+    settings = {**settings, **wishes.settings, **({"allowed_dirs": allowed} if allowed else {})}
     models = [dict(model) for model in settings["models"]]
     for model, folder in ((models[0], wishes.small), (models[-1], wishes.large)):
         if folder is not None:

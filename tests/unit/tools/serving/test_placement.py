@@ -57,6 +57,11 @@ def test_model_directories_go_to_the_first_and_the_last_model(tmp_path: Path) ->
     ]
 
 
+def test_settings_add_folders_that_may_be_used_to_those_of_the_deployment() -> None:
+    given, wishes = {**SETTINGS, "allowed_dirs": ["/data"]}, Wishes(settings={"allowed_dirs": ["/keys"]})
+    assert adjusted(given, wishes)["allowed_dirs"] == ["/data", "/keys"]
+
+
 def test_adjusting_leaves_the_given_settings_alone(tmp_path: Path) -> None:
     before = yaml.safe_dump(SETTINGS)
     adjusted(SETTINGS, Wishes(policy="fixed", small=model_dir(tmp_path / "a")))
