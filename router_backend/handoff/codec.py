@@ -49,7 +49,7 @@ def pack(message: Message) -> tuple[bytes, bytes]:
 
 
 def messages_of(letter: Sequences[bytes]) -> Iterator[Sequences[bytes]]:
-    """The frames of each message in a letter, to be unpacked one by one: a bad one costs the others nothing."""
+    """The frames of each message in a letter, unpacked one by one: a bad one costs the others nothing."""
     for first in range(0, max(1, len(letter)), FRAMES_PER_MESSAGE):
         yield letter[first : first + FRAMES_PER_MESSAGE]
 
