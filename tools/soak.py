@@ -63,7 +63,8 @@ class Plan:
 
 def soak(plan: Plan) -> Findings:
     """On a server that lives as long as this call; SoakError, ServerError or ConfigError if there is none."""
-    with served(plan.on_peer_loss) as found:
+    with contextlib.ExitStack() as life:
+        found = life.enter_context(served(plan.on_peer_loss))
         asked = questions(demo_prompts(REPOSITORY / "demo_prompts.json"), plan.questions, plan.seed)
         known = references(found.server, asked)
         if not needs(found.server, STRUCK):
@@ -77,7 +78,10 @@ def soak(plan: Plan) -> Findings:
         setup = Setup(
             plan.seconds, plan.clients, plan.on_peer_loss, plan.seed, plan.faults, len(known), left_out
         )
-        return Findings(setup, load.tally, strikes, looks, rest, said)
+        ending_at = time.monotonic()
+        life.close()
+        end_s = time.monotonic() - ending_at
+        return Findings(setup, load.tally, strikes, looks, rest, said, end_s)
 
 
 def under_load(plan: Plan, found: Served, load: Load) -> tuple[list[Strike], list[Look]]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from tools.serving.ending import wait_for_end
 from tools.triton_guard import DONE, sweep
 from tools.triton_layout import (
     LOOPBACK,
@@ -246,8 +247,7 @@ class TritonServer:
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         if process.poll() is None:
             process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(self.options.exit_timeout_s + 10)
+            wait_for_end(process, self.stubs, self.options.exit_timeout_s + 10)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

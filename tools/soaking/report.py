@@ -10,6 +10,8 @@ from tools.soaking.faults import RECOVERY_S_MAX, Fault, Strike
 from tools.soaking.memory import MIB, Look, Phases, phases, rss_bound, shm_bound
 from tools.soaking.outcomes import Failure, Fate, Tally
 
+END_S_MAX = 10.0
+"""What the server may take to end when no client is left: less than Triton's exit time-out."""
 AFTER_S = 5.0
 """A request may be told of a fault so long after the model answered again: a rejoined model is heard first
 by one door, then by the other."""
@@ -58,6 +60,8 @@ class Findings:
     rest: Rest
     supervisor: Sequence[tuple[float, str]] = field(default_factory=tuple)
     """Lines of the supervisor, by seconds since the load began."""
+    end_s: float = 0.0
+    """How long the server took to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,11 @@ def verdicts(findings: Findings) -> list[Verdict]:
         *(_conserved(name, blocks) for name, blocks in findings.rest.blocks.items()),
         Verdict(
             "nothing is under way at the end", findings.rest.under_way == 0, str(findings.rest.under_way)
+        ),
+        Verdict(
+            f"the server ends within {END_S_MAX:g} s",
+            findings.end_s <= END_S_MAX,
+            f"{findings.end_s:.1f} s",
         ),
     ]
 
@@ -151,6 +160,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "strikes": [asdict(one) | {"kind": one.kind.value} for one in findings.strikes],
         "memory": {kind: asdict(found) for kind, found in memory(findings).items()},
         "blocks": {name: asdict(found) for name, found in findings.rest.blocks.items()},
+        "end_s": findings.end_s,
         "supervisor": [{"at_s": at_s, "said": line} for at_s, line in findings.supervisor],
         "wrong": [_plain(asdict(one)) for one in tally.wrong],
         "verdicts": [asdict(one) for one in verdicts(findings)],

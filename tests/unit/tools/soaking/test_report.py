@@ -44,7 +44,7 @@ def failing(found: Findings) -> list[str]:
 
 def test_a_good_soak_has_no_failing_verdict() -> None:
     assert failing(findings()) == []
-    assert len(verdicts(findings())) == 11
+    assert len(verdicts(findings())) == 12
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ def test_a_good_soak_has_no_failing_verdict() -> None:
         ({"strikes": [Strike(Kind.KILL, 30.0, None)]}, "a struck model answers again within 10 s"),
         ({"looks": growing(MIB, 0)}, "resident memory is flat (end at most 136.2 MiB)"),
         ({"looks": growing(0, MIB // 10)}, "shared memory is flat (end at most 9.4 MiB)"),
+        ({"end_s": 15.3}, "the server ends within 10 s"),
         ({"rest": Rest({"large": Blocks(90, 9, 100)}, 0)}, "large: free + cached = 100 KV blocks"),
         ({"rest": Rest({}, 2)}, "nothing is under way at the end"),
         ({"setup": replace(SETUP, faults=SETUP.faults * 2)}, "every planned fault was made"),
@@ -111,7 +112,7 @@ def test_the_table_has_a_row_for_every_way_and_every_verdict() -> None:
     assert " ".join(next(line for line in lines if line.startswith("all ")).split()) == "all 8 1 2 0 0 0"
     assert "told: TR_PEER_LOST 2" in lines
     assert "   30.0 s  kill -9  answers after 4.0 s" in lines
-    assert sum(line.startswith("holds") for line in lines) == 11
+    assert sum(line.startswith("holds") for line in lines) == 12
 
 
 def test_a_model_that_stays_away_and_a_wrong_text_are_told_in_words() -> None:
