@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from router_backend.core import errors
-from router_backend.core.counter_rng import uniforms
+from router_backend.core.counter_rng import FEW, uniforms
 from router_backend.core.request import ModelIndex, PolicySpec, Sampling
 from router_backend.core.sequence import Sequence
 from tests.builders import request
@@ -68,6 +68,14 @@ def test_draws_depend_on_every_key_and_on_nothing_else():
 
     assert len(set(draws)) == len(keys)
     assert uniforms([7, 8], [3, 3], 0, 1, 2).tolist() == draws[:2]
+
+
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1])
+def test_draws_do_not_depend_on_how_many_are_drawn_together(rows):
+    seeds = [2**63 - 1 - 3 * row for row in range(4 * FEW)]
+    together = uniforms(seeds, range(4 * FEW), 0, 1, 2)
+
+    assert (uniforms(seeds[:rows], range(rows), 0, 1, 2) == together[:rows]).all()
 
 
 def test_draws_are_uniform():
