@@ -12,7 +12,6 @@ of as many bytes between two processes that do nothing else, as far apart in tim
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import multiprocessing
 import random
@@ -31,7 +30,7 @@ import zmq
 from python_backend.loops.decode_loop import DecodeEvent
 from python_backend.loops.handoff_loop import Address, Doors, HandoffLoop
 from python_backend.loops.inbox import Inbox
-from python_backend.roles.subserver import GARBAGE_OBJECTS, SWITCH_INTERVAL_S
+from python_backend.roles.interpreter import settle
 from python_backend.transport.unix_transport import UnixTransport
 from python_backend.transport.zmq_transport import ZmqTransport
 from router_backend.core.effects import Effect, Send
@@ -103,9 +102,7 @@ def returned(arrived: Handoff, now: float) -> Send:
 
 def subserver(model: int, folder: Path, case: Case, results: Connection) -> None:
     """The process of one model; model 0 begins. Its latencies go to `results`."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECTS)
+    settle()
     inbox = TimedInbox()
     transport = TRANSPORTS[case.transport](folder, NAMES[model])
     address = Address(Beat(NAMES[model], model, model), NAMES, heartbeat_s=0.25, peer_timeout_s=10.0)

@@ -7,13 +7,13 @@ around a `Service`. `execute` returns at once, so admission, queues and deadline
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from python_backend.loops.base import Ask, ResponsePort
 from python_backend.roles.cancel_bridge import CancelListener
+from python_backend.roles.interpreter import settle
 from python_backend.server.contracts import ROUTER, TEXT, TOKENS
 from python_backend.server.metrics import MetricsMirror
 from python_backend.server.outputs import RouterShape, Shape, TextShape, TokensShape
@@ -33,8 +33,6 @@ from python_backend.server.wire import Wire, envelope, input_arrays
 from router_backend.core.errors import RequestError, RouterError
 
 LOG = logging.getLogger(__name__)
-SWITCH_INTERVAL_S = 0.0005
-"""At Python's default of 5 ms one busy thread would hold every response up for that long."""
 
 
 class ShutdownError(RouterError):
@@ -92,7 +90,7 @@ class Door:
         self._bridge = bridge
 
     def start(self) -> None:
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        settle()
         self._sender.start()
         self._service.start()
         self._metrics.start()

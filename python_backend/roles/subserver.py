@@ -7,10 +7,8 @@ closed with an error, its door refuses, and it beats no more, so that homes and 
 
 from __future__ import annotations
 
-import gc
 import logging
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -43,11 +41,6 @@ from router_backend.scheduler.settings import SchedulerSettings
 
 _log = logging.getLogger(__name__)
 
-SWITCH_INTERVAL_S = 0.0005
-"""A tenth of Python's default: a busy thread delays the handoff loop by this much at most (triton.md)."""
-GARBAGE_OBJECTS = 50_000
-"""New objects between two garbage collections. At Python's 700 every other step would end with one, on cold
-caches; what a step leaves behind is freed by its reference counts."""
 JOIN_S = 10.0
 
 _Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog | PlanningLoop
@@ -108,9 +101,6 @@ class Subserver:
         return not self._failure.is_set()
 
     def start(self) -> None:
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
-        gc.freeze()
-        gc.set_threshold(GARBAGE_OBJECTS)
         for thread in self._threads.values():
             thread.start()
 

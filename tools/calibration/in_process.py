@@ -17,6 +17,7 @@ from python_backend.loops.base import Ask, Finish, Piece
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.roles.front import Front
+from python_backend.roles.interpreter import settle
 from python_backend.roles.subserver import Subserver
 from python_backend.transport.loopback_transport import LoopbackNetwork
 from router_backend.core.errors import RouterError
@@ -78,6 +79,7 @@ class LocalDeployment:
         self._front = Front(deployment, repository, FRONT, network.endpoint(FRONT))
 
     def __enter__(self) -> LocalDeployment:
+        settle()
         for part in (*self._subservers, self._front):
             part.start()
         peers = len(self._subservers) - 1
