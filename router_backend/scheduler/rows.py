@@ -64,11 +64,12 @@ class RowBuilder:
         return rows
 
     def _needs(self, rows: Iterable[Row]) -> Needs:
-        needs = Needs()
-        for row in rows:
-            wanted = self.roster.queues.executing[row.key].router.needs
-            if row.is_sampling and wanted != needs:
-                needs = needs.union(wanted)
+        needs, seen = Needs(), None
+        # Nothing else executes while a batch is built, so both are in the same order.
+        for row, sequence in zip(rows, self.roster.queues.executing.values(), strict=True):
+            if row.is_sampling and sequence.router is not seen:
+                seen = sequence.router
+                needs = needs.union(seen.needs)
         return needs
 
     def _row(self, sequence: Sequence, tokens_max: int) -> Row | None:
@@ -79,9 +80,8 @@ class RowBuilder:
         end = min(len(sequence.tokens), start + tokens_max)
         if sequence.draft and end < len(sequence.tokens):
             end = min(end, sequence.committed_len - 1)
-        if end <= start or not self.pressure.make_room(sequence, end):
+        if end <= start or not self._reserve(sequence, end):
             return None
-        self.roster.kv.reserve(sequence, end)
         self._launch(sequence)
         is_sampling = end == len(sequence.tokens)
         return Row(
@@ -98,6 +98,16 @@ class RowBuilder:
             sequence.draft if is_sampling else 0,
             sequence.request.epoch,
         )
+
+    def _reserve(self, sequence: Sequence, end: int) -> bool:
+        """Most rows of most steps have their block already."""
+        kv = self.roster.kv
+        if not kv.num_missing(sequence, end):
+            return True
+        if not self.pressure.make_room(sequence, end):
+            return False
+        kv.reserve(sequence, end)
+        return True
 
     def _begin(self, sequence: Sequence) -> bool:
         """Give a sequence without blocks what the prefix cache has of it, if the rest finds room."""

@@ -212,7 +212,8 @@ class Scheduler:
         spreads.batch_tokens.observe(plan.num_tokens)
         spreads.delay_s.observe(0.0 if self._held_at is None else now - self._held_at)
         self._held_at = None
-        spreads.note_waits((executing[row.key] for row in plan.rows if row.is_sampling), now)
+        launched = zip(plan.rows, executing.values(), strict=True)
+        spreads.note_waits((sequence for row, sequence in launched if row.is_sampling), now)
 
     def _settle(
         self, sampled: list[Sequence], picked: list[int], output: StepOutput, now: float
