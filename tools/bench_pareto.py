@@ -1,6 +1,7 @@
 """Accuracy against throughput on the demo task, with confidence intervals over seeds.
 
-    python -m tools.bench_pareto [--json] [--plot PNG] [--seeds 5] [--questions 200] [--runs 3]
+    python -m tools.bench_pareto [--json] [--plot PNG] [--page docs/benchmarks.md] [--seeds 5]
+                                 [--questions 200] [--runs 1]
 
 Serves the demo pair on a real Triton with router heads trained for it (about a minute), fits a query-level
 classifier on 800 prompts of their own, then asks every seed's fresh questions under every policy: small
@@ -15,14 +16,17 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from python_backend.text.tokenizer import load_tokenizer
+from tools.marked_page import MarkerError, write_between
 from tools.pareto.frontier import LARGE, QUERY_LEVEL, RANDOM, SMALL, Point, Seen, points
 from tools.pareto.query_classifier import QueryClassifier, fitted
 from tools.pareto.served import fresh_questions, serving
+from tools.peers.tables import table
 from tools.triton_layout import ROOT
 from tools.triton_server import ServerError, TritonServer
 from tools.try_routing import Choice, Question, Trial, TrialError, ask, measured
@@ -85,10 +89,12 @@ class Bench:
 
     def seeds(self) -> list[list[Seen]]:
         asked, found = self.choices(), []
+        began_at = time.perf_counter()
         for seed in range(self._options.seeds):
             questions = fresh_questions(seed, self._options.questions)
             found.append([self.seen(choice, questions) for choice in asked])
-            _tell(f"seed {seed + 1} of {self._options.seeds}")
+            left_s = (time.perf_counter() - began_at) / (seed + 1) * (self._options.seeds - seed - 1)
+            _tell(f"seed {seed + 1} of {self._options.seeds}, ~{left_s / 60:.1f} minutes left")
         return found
 
 
@@ -111,6 +117,23 @@ def as_text(found: Sequence[Point]) -> str:
     return "\n".join(lines)
 
 
+def as_markdown(found: Sequence[Point]) -> str:
+    heads = ["policy", "cutoff", "accuracy", "tokens/s", "large share", "above the line", "above query level"]
+    lines = [
+        [
+            one.policy,
+            "-" if one.cutoff is None else f"{one.cutoff:g}",
+            f"{one.accuracy.mean:.1%} ± {one.accuracy.half:.1%}",
+            f"{one.tokens_per_s.mean:.0f} ± {one.tokens_per_s.half:.0f}",
+            f"{one.large_share:.1%}",
+            f"{one.above_line.mean:+.1%} ± {one.above_line.half:.1%}",
+            f"{one.above_query.mean:+.1%} ± {one.above_query.half:.1%}",
+        ]
+        for one in found
+    ]
+    return table(heads, lines)
+
+
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m tools.bench_pareto",
@@ -122,7 +145,8 @@ def parser() -> argparse.ArgumentParser:
     add("--plot", type=Path, metavar="PNG", help="draw accuracy against throughput")
     add("--seeds", type=int, default=5, help="sets of questions (default 5)")
     add("--questions", type=int, default=200, help="of each seed (default 200)")
-    add("--runs", type=int, default=3, help="of each policy and seed; the median speed counts (default 3)")
+    add("--runs", type=int, default=1, help="of each policy and seed; the median speed counts (default 1)")
+    add("--page", type=Path, metavar="MD", help="write the table between the page's markers")
     add("--concurrency", type=int, default=8, help="questions at once (default 8)")
     return result
 
@@ -132,7 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         found = points(measured_seeds(options))
-    except (ServerError, TrialError) as error:
+        if options.page:
+            write_between(options.page, "pareto", "python -m tools.bench_pareto", as_markdown(found))
+    except (MarkerError, ServerError, TrialError) as error:
         print(f"bench_pareto: {error}", file=sys.stderr)
         return 1
     if options.plot:

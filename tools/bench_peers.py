@@ -1,7 +1,8 @@
 """Whole systems side by side on the same models, prompts and routing rule, in one run.
 
-    python -m tools.bench_peers [--set peers | contexts | growth] [--resume FILE] [--page docs/benchmarks.md]
-                                [--json] [--plot PNG] [--systems delayed standard_vllm ...]
+    python -m tools.bench_peers [--set peers | contexts | growth | cpu] [--resume FILE]
+                                [--page docs/benchmarks.md] [--json] [--plot PNG]
+                                [--systems delayed standard_vllm ...]
                                 [--concurrency 1 4 8 16] [--output 128 512 2048] [--context 256]
                                 [--pair SMALL_DIR LARGE_DIR] [--windows 5] [--seconds 1.5]
 
@@ -23,6 +24,7 @@ import argparse
 import asyncio
 import functools
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -31,7 +33,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tools.marked_page import MarkerError, replaced
+from tools.marked_page import MarkerError, write_between
 from tools.peer_environments import PeerEnvironmentError
 from tools.peers import tables
 from tools.peers.closed_loop import Asker, watch
@@ -44,7 +46,7 @@ from tools.peers.record import Record, RecordError
 from tools.peers.routed import RoutedError
 from tools.peers.servers import PeerServerError
 from tools.peers.standard import StandardError
-from tools.peers.systems import SYSTEMS, Kit
+from tools.peers.systems import COMPARED, SYSTEMS, Kit
 from tools.peers.workload import Coins, Workload, question
 from tools.triton_layout import ROOT
 from tools.triton_server import ServerError
@@ -63,9 +65,9 @@ class Bench:
         self.record = record
         self.failures: list[str] = []
         self._options = options
-        plan = PLANS[options.set]
+        plan = self._plan = PLANS[options.set]
         self._shapes = _shapes(options, plan.shapes)
-        self._systems = options.systems or plan.systems or tuple(SYSTEMS)
+        self._systems = options.systems or plan.systems or COMPARED
 
     @property
     def rows(self) -> list[Row]:
@@ -105,7 +107,9 @@ class Bench:
 
     def _workload(self, shape: Shape) -> Workload:
         options = self._options
-        return Workload(*shape, Coins(options.route_probability), options.seconds, options.windows)
+        coins, window_s = Coins(options.route_probability), _window_s(options)
+        planned = self._plan.warm_up_s_max, self._plan.is_spread
+        return Workload(*shape, coins, window_s, options.windows, *planned)
 
     def _minutes(self, systems: Sequence[str]) -> str:
         todo = ((system, workload.seconds) for system in systems for workload in self._missing(system))
@@ -182,22 +186,26 @@ def parser() -> argparse.ArgumentParser:
     add("--pair", type=Path, nargs=2, metavar=("SMALL", "LARGE"), help=pair)
     add("--route-probability", type=float, default=0.35, metavar="P", help="small to large (default 0.35)")
     add("--windows", type=int, default=5, metavar="N", help="in a cell; the median counts (default 5)")
-    add("--seconds", type=float, default=1.5, help="of each window (default 1.5)")
+    add("--seconds", type=float, help="of each window (default: the set's, 1.5 for most)")
     return result
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What two rows must share to stand in one table."""
     pair = [str(folder) for folder in options.pair] if options.pair else "demo shapes"
-    return {
-        "pair": pair,
-        **{key: getattr(options, key) for key in ("route_probability", "windows", "seconds")},
-    }
+    chosen = {key: getattr(options, key) for key in ("route_probability", "windows")}
+    is_spread = PLANS[options.set].is_spread
+    return {"pair": pair, **chosen, "seconds": _window_s(options), "is_spread": is_spread}
+
+
+def _window_s(options: argparse.Namespace) -> float:
+    return float(options.seconds or PLANS[options.set].window_s)
 
 
 def _sections(options: argparse.Namespace, rows: Sequence[Row]) -> Iterator[str]:
-    yield from filter(None, (section(rows) for section in tables.SECTIONS))
-    yield tables.growth(exponents(rows))
+    yield from filter(None, (section(rows) for section in tables.SECTIONS[options.set]))
+    if options.set == "growth":
+        yield tables.growth(exponents(rows))
 
 
 def _publish(options: argparse.Namespace, bench: Bench) -> None:
@@ -208,17 +216,21 @@ def _publish(options: argparse.Namespace, bench: Bench) -> None:
         draw(options.plot, rows)
     text = "\n\n".join(filter(None, _sections(options, rows))) if rows else "nothing measured"
     if options.page and rows:
-        page = replaced(
-            options.page.read_text(), options.set, f"python -m tools.bench_peers --set {options.set}", text
-        )
-        options.page.write_text(page)
+        command = f"python -m tools.bench_peers --set {options.set}"
+        write_between(options.page, options.set, command, text)
     document = {"rows": [*map(asdict, rows)], "growth": exponents(rows), "failures": bench.failures}
     print(json.dumps(document) if options.json else text)
+
+
+def end_on_kill() -> None:
+    """SIGTERM ends like Ctrl-C: the servers end too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0; 1 when something could not be measured, after all else was."""
     options = parser().parse_args(argv)
+    end_on_kill()
     began_at = time.perf_counter()
     path = options.resume or KEPT / f"{options.set}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     try:

@@ -46,6 +46,8 @@ BENCHES = MappingProxyType(
         "engine": ("bench_engine", "Decode speed beside other engines and the memory floor."),
         "resume": ("bench_resume", "What parking and resuming costs by context."),
         "peers": ("bench_peers", "Whole systems side by side."),
+        "combinations": ("bench_combinations", "Five routing algorithms by three workloads."),
+        "breakdown": ("bench_breakdown", "Where the time of a small-model step goes."),
         "gpu": ("bench_gpu", "Routing on one GPU with the shapes of Qwen3-0.6B and Qwen3-32B."),
         "pareto": ("bench_pareto", "Accuracy against throughput on the demo task."),
     }

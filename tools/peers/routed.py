@@ -18,7 +18,7 @@ import yaml
 from python_backend.config import parse_deployment
 from tools.make_repository import repository_files, write
 from tools.peers.pair import NAMES, Pair
-from tools.peers.workload import Question
+from tools.peers.workload import LARGE, Question
 from tools.triton_server import ServerOptions, TritonServer
 
 ROUTER = "router"
@@ -50,7 +50,9 @@ def deployment_text(pair: Pair, repository: Path, mode: str) -> str:
     models = []
     for name, source in pair.folders.items():
         shutil.copytree(source, repository / name / "1")
-        models.append({"name": name, "engine": "torch", "kv_tokens": KV_TOKENS})
+        heads = {path.name: f"{name}/1/heads/{path.name}" for path in sorted(source.glob("heads/*"))}
+        model = {"name": name, "engine": "torch", "kv_tokens": KV_TOKENS}
+        models.append({**model, "heads": heads} if heads else model)
     return yaml.safe_dump(
         {
             "models": models,
@@ -70,11 +72,18 @@ class Routed:
     client: Any
     policy: str
     options: dict[str, Any]
+    temperature: float = 0.0
 
     def pids(self) -> list[int]:
         return [self.server.pid]
 
     async def answer(self, question: Question) -> AsyncIterator[tuple[int, int]]:
+        async for writers in self.writers(question):
+            yield len(writers), writers.count(LARGE)
+
+    async def writers(self, question: Question) -> AsyncIterator[list[int]]:
+        """Which model wrote each token, as they arrive."""
+
         async def once() -> AsyncIterator[dict[str, Any]]:
             yield self._request(question)
 
@@ -83,7 +92,7 @@ class Routed:
                 raise RoutedError(str(error))
             sources = result.as_numpy("token_source")
             if sources is not None and sources.size:
-                yield int(sources.size), int((sources == len(NAMES) - 1).sum())
+                yield sources.ravel().tolist()
             if result.get_response().parameters[FINAL].bool_param:
                 return
 
@@ -99,6 +108,7 @@ class Routed:
             _tensor("ignore_eos", "BOOL", np.array([[True]])),
             _tensor("return_routing", "BOOL", np.array([[True]])),
             _tensor("routing_algorithm", "BYTES", np.array([[self.policy.encode()]], object)),
+            _tensor("temperature", "FP32", np.array([[self.temperature]], np.float32)),
             _tensor("routing_config", "BYTES", np.array([[json.dumps(options).encode()]], object)),
         ]
         return {"model_name": ROUTER, "inputs": inputs}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,8 @@ import aiohttp
 from tools.peer_environments import environment_python
 from tools.peers import routed, servers, standard
 from tools.peers.closed_loop import System
-from tools.peers.pair import NAMES, Pair
+from tools.peers.pair import NAMES, THIN, Pair, random_pair
+from tools.triton_server import TritonServer
 
 ONE_TOKEN_TIMEOUT_S = 300.0
 DRAFT_TOKENS = 4
@@ -52,11 +53,26 @@ def ours(mode: str, policy: str, options: dict[str, Any]) -> Opener:
 
 
 @contextlib.asynccontextmanager
+async def thin_attention(kit: Kit) -> AsyncIterator[System]:
+    """Ours with hardly any attention in its models: how the cost of the rest grows with the text."""
+    thin = replace(kit, pair=random_pair(kit.folder / "thin", THIN))
+    async with ours("eager_async", "random", {})(thin) as system:
+        yield system
+
+
+@contextlib.asynccontextmanager
 async def standard_ours(kit: Kit) -> AsyncIterator[System]:
     with routed.serving(kit.pair, kit.folder / "server", "eager_async") as server:
-        by_token = [standard.Ours(f"{server.http_url}/v2/models/{name}/generate") for name in NAMES]
-        async with _session() as session:
-            yield standard.Standard(by_token, session, [server.pid])
+        async with called_by_token(server) as system:
+            yield system
+
+
+@contextlib.asynccontextmanager
+async def called_by_token(server: TritonServer) -> AsyncIterator[standard.Standard]:
+    """The models of our running server, each asked for one token at a time."""
+    by_token = [standard.Ours(f"{server.http_url}/v2/models/{name}/generate") for name in NAMES]
+    async with _session() as session:
+        yield standard.Standard(by_token, session, [server.pid])
 
 
 @contextlib.asynccontextmanager
@@ -116,8 +132,10 @@ SYSTEMS = MappingProxyType(
         "standard_llama_cpp": standard_llama_cpp,
         "research_loop": research_loop,
         "assisted_generation": assisted,
+        "thin_attention": thin_attention,
     }
 )
+COMPARED = tuple(name for name in SYSTEMS if name != "thin_attention")
 
 
 def _session() -> aiohttp.ClientSession:

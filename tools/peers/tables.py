@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tools.peers.figures import Row
 
@@ -62,12 +63,12 @@ def ratios(rows: Sequence[Row]) -> str:
     """Our modes over each other system in every cell that both have."""
     found = {one.cell: one for one in rows}
     others = [system for system in _systems(rows) if system not in OURS]
-    lines = []
+    lines: list[list[str]] = []
     for mode in OURS:
         for cell in dict.fromkeys(_cell(one) for one in rows if one.system == mode):
             ratio = [_ratio(found[(mode, *cell)], found.get((other, *cell))) for other in others]
             lines.append([mode, *map(str, cell), *ratio])
-    return table(["times as fast as", "n", "out", "ctx", *others], lines)
+    return table(["times as fast as", "n", "out", "ctx", *others], lines) if lines and others else ""
 
 
 def losses(rows: Sequence[Row]) -> str:
@@ -79,6 +80,28 @@ def losses(rows: Sequence[Row]) -> str:
         if one.output_tokens == 512 and (long := found.get((one.system, one.concurrency, 2048, one.context)))
     ]
     return table(["kept at 2,048 tokens of what it had at 512", "n", "ctx", "share"], lines) if lines else ""
+
+
+def attention(rows: Sequence[Row]) -> str:
+    """CPU time by context, and how much of it the thin twin of the models does not need."""
+    found = {one.cell: one for one in rows}
+    pairs = [
+        (one, thin)
+        for one in rows
+        if one.system == "eager_async" and (thin := found.get(("thin_attention", *_cell(one))))
+    ]
+    heads = ["context", "CPU ms / token", "attention", "the rest", "the rest grows by"]
+    lines = [
+        [
+            str(one.context),
+            f"{1000 * one.cpu_s_per_token:.3f}",
+            f"{1000 * (one.cpu_s_per_token - thin.cpu_s_per_token):.3f}",
+            f"{1000 * thin.cpu_s_per_token:.3f}",
+            f"{thin.cpu_s_per_token / pairs[0][1].cpu_s_per_token - 1:+.0%}",
+        ]
+        for one, thin in pairs
+    ]
+    return table(heads, lines) if lines else ""
 
 
 def growth(exponents: Iterable[dict[str, object]]) -> str:
@@ -126,4 +149,13 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-SECTIONS: tuple[Callable[[Sequence[Row]], str], ...] = (speeds, ratios, losses, details, processes)
+EVERY = (speeds, ratios, losses, details, processes)
+SECTIONS: Mapping[str, tuple[Callable[[Sequence[Row]], str], ...]] = MappingProxyType(
+    {
+        "peers": EVERY,
+        "contexts": (speeds, ratios, details),
+        "growth": (speeds,),
+        "cpu": (attention, processes),
+    }
+)
+"""What each set of `tools.bench_peers` shows."""

@@ -58,7 +58,9 @@ class Workload:
     """How long tokens are counted, `windows` times one after another."""
     windows: int = 5
     warm_up_s_max: float = 6.0
-    """Counting begins when every client has a token, and then at the latest."""
+    """Counting begins when every client is under way, and then at the latest."""
+    is_spread: bool = True
+    """Clients begin spread over their answers; otherwise each at the beginning of one."""
 
     @property
     def seconds(self) -> float:
@@ -86,7 +88,8 @@ def question(workload: Workload, client: int, number: int, vocab_size: int) -> Q
     there. So the clients are from the start where they would be after hours, evenly spread over an answer,
     and a short time shows the system at all lengths of text, not only at the beginning.
     """
-    age = (2 * client + 1) * workload.output_tokens // (2 * workload.concurrency) if number == 0 else 0
+    begins_inside = number == 0 and workload.is_spread
+    age = (2 * client + 1) * workload.output_tokens // (2 * workload.concurrency) if begins_inside else 0
     which = workload.concurrency, workload.output_tokens, workload.context, client, number
     source = random.Random("/".join(map(str, which)))
     seed = source.getrandbits(SEED_BITS)

@@ -34,7 +34,7 @@ def test_every_mode_writes_what_the_models_say_about_the_whole_text(mode: str) -
     fresh = [Decoder(shape, 4, CPU) for shape in SHAPES["tiny"]]
 
     for request in requests:
-        written = request.text[PROMPT :]
+        written = request.text[PROMPT:]
         assert len(written) > 5
         for at in range(min(8, len(written))):
             text = request.text[: PROMPT + at]
