@@ -148,6 +148,7 @@ class HandoffLoop:
         with self._lock:
             for sender, letter in arrived:
                 self._take(sender, letter, now)
+            self._hand_in()
             for name in self._watch.judge(now):
                 self._report_lost(name)
             self._hand_in()

@@ -38,7 +38,9 @@ class PeerWatch:
 
     def hear(self, name: str, now: float, instance: int | None = None) -> News:
         """A sign of life, with the number of its process if it was a beat."""
-        endpoint = self._endpoints.setdefault(name, _Endpoint(now, is_up=False))
+        endpoint = self._endpoints.get(name)
+        if endpoint is None:
+            endpoint = self._endpoints[name] = _Endpoint(now, is_up=False)
         is_other = None not in (instance, endpoint.instance) and instance != endpoint.instance
         was_up = endpoint.is_up
         endpoint.instance = endpoint.instance if instance is None else instance

@@ -30,7 +30,7 @@ class Letterbox:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._bytes = bytearray()
+        self._bytes: bytes | bytearray = b""
 
     def put(self, data: bytes) -> None:
         self._bytes += data
@@ -45,7 +45,10 @@ class Letterbox:
                 break
             yield self._cut(body, lengths)
             begin = end
-        del self._bytes[:begin]
+        if begin or isinstance(self._bytes, bytes):
+            rest = self._bytes[begin:]
+            # What waits for more must grow in place; mostly nothing does, and letters are cut from what came.
+            self._bytes = bytearray(rest) if rest else b""
 
     def _lengths(self, begin: int) -> tuple[int, ...] | None:
         """Of the frames of the letter at `begin`; None while they have not all arrived."""

@@ -135,10 +135,6 @@ class UnixTransport:
                 self._answer()
             elif fd in self._callers:
                 arrived += self._heard(fd)
-        with self._posting:
-            for link in self._links.values():
-                if link.waiting:
-                    self._flush(link)
         return arrived
 
     def wake(self) -> None:
@@ -193,11 +189,15 @@ class UnixTransport:
             self._epoll.modify(link.socket, wanted)
 
     def _patience_s(self, timeout_s: float) -> float:
-        """At most `timeout_s`, in whole milliseconds; a peer that does not listen is asked again soon."""
+        """Flush what waits; at most `timeout_s`, in whole milliseconds: a peer that does not listen is asked
+        again soon."""
         with self._posting:
-            is_refused = any(link.waiting and link.socket is None for link in self._links.values())
-        wanted_s = min(timeout_s, RECONNECT_S) if is_refused else timeout_s
-        return math.ceil(max(0.0, wanted_s) * 1000.0) / 1000.0
+            for link in self._links.values():
+                if link.waiting:
+                    self._flush(link)
+                    if link.socket is None:
+                        timeout_s = min(timeout_s, RECONNECT_S)
+        return math.ceil(max(0.0, timeout_s) * 1000.0) / 1000.0
 
     def _answer(self) -> None:
         try:

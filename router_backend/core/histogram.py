@@ -1,4 +1,7 @@
-"""Counts of observations by size, cheap enough for every token."""
+"""Counts of observations by size, cheap enough for every token.
+
+Observing only remembers: most of it happens between the end of one model's step and the launch of another's.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,27 @@ class HistogramCounts:
     total: float
 
 
+REMEMBERED_MAX = 1024
+
+
 class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
+        self._remembered: list[tuple[float, int]] = []
 
     def observe(self, value: float, times: int = 1) -> None:
-        self._counts[bisect_left(self._bounds, value)] += times
-        self._total += value * times
+        self._remembered.append((value, times))
+        if len(self._remembered) > REMEMBERED_MAX:
+            self._sort()
 
     def counts(self) -> HistogramCounts:
+        self._sort()
         return HistogramCounts(self._bounds, tuple(self._counts), self._total)
+
+    def _sort(self) -> None:
+        for value, times in self._remembered:
+            self._counts[bisect_left(self._bounds, value)] += times
+            self._total += value * times
+        self._remembered.clear()

@@ -39,6 +39,7 @@ def handoff_to(sequence: Sequence, target: ModelIndex, drop: int = 0) -> Handoff
         attempt=sequence.attempt + 1 if drop and not sequence.held else 0,
         raw_steps=sequence.raw_steps,
         request=sequence.request if base == 0 else None,
+        sent_at=sequence.ready_at,
         provisional=max(0, sequence.held - drop),
         logprobs=tuple(sequence.told[: sequence.held - drop]) if sequence.told else (),
     )

@@ -35,17 +35,26 @@ class GuardedRouter:
         return self._asked("entry", lambda: self._inner.entry(request))
 
     def route(self, step: StepBatch) -> IntArray:
-        destinations = np.asarray(self._asked("route", lambda: self._inner.route(step)))
+        try:
+            destinations = np.asarray(self._inner.route(step))
+        except Exception as error:
+            raise self._fault("route", error) from error
         if destinations.shape != (len(step),) or destinations.dtype.kind not in "iu":
             answer = f"{destinations.dtype}{list(destinations.shape)}"
             raise PolicyError(f"{self._name}.route: answered {answer}, not int[{len(step)}]")
         return destinations
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
-        return self._asked("send", lambda: self._inner.send(sequence, target))
+        try:
+            return self._inner.send(sequence, target)
+        except Exception as error:
+            raise self._fault("send", error) from error
 
     def receive(self, sequence: Sequence, handoff: Handoff) -> None:
-        self._asked("receive", lambda: self._inner.receive(sequence, handoff))
+        try:
+            self._inner.receive(sequence, handoff)
+        except Exception as error:
+            raise self._fault("receive", error) from error
 
     def at_end(self, sequence: Sequence) -> ModelIndex | None:
         holding = cast(HoldingRouter, self._inner)
@@ -63,4 +72,7 @@ class GuardedRouter:
         try:
             return ask()
         except Exception as error:
-            raise PolicyError(f"{self._name}.{method}: {type(error).__name__}: {error}") from error
+            raise self._fault(method, error) from error
+
+    def _fault(self, method: str, error: Exception) -> PolicyError:
+        return PolicyError(f"{self._name}.{method}: {type(error).__name__}: {error}")

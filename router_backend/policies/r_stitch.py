@@ -47,9 +47,10 @@ class RStitch(BaseRouter):
     def route(self, step: StepBatch) -> IntArray:
         # NaN compares false: an uncertain reading keeps a row on the small model and sends it back
         # from the large one, so that one sick row can never be stuck.
-        is_uncertain = step.readable(step.entropy) & (step.entropy > self._cutoff_nats)
-        leaves: IntArray = (is_uncertain == self._is_small).astype(np.int64)  # peer 1, or LOCAL
-        return leaves
+        entropy = step.entropy
+        is_uncertain = step.readable(entropy) & (entropy > self._cutoff_nats)
+        leaves: IntArray = (is_uncertain if self._is_small else ~is_uncertain).astype(np.int64)
+        return leaves  # peer 1, or LOCAL
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
         return handoff_to(sequence, target, drop=int(self._is_small))

@@ -262,7 +262,7 @@ class StepBatch:
     def readable(self, signal: npt.NDArray[Any]) -> BoolArray:
         """bool[B]: where `signal` is a number to decide by; the other rows are counted."""
         is_finite: BoolArray = np.isfinite(signal)
-        if not is_finite.all():
+        if not all(is_finite.tolist()):
             sick = ~is_finite
             self._unreadable = sick if self._unreadable is None else self._unreadable | sick
         return is_finite

@@ -8,8 +8,6 @@ right to append.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.request import ModelIndex, Request, RequestId
@@ -112,6 +110,7 @@ class Scheduler:
             sequence.num_computed = row.end
             roster.kv.publish_computed(sequence)
             if row.is_sampling:
+                sequence.ready_at = now
                 sampled.append(sequence)
                 picked.append(entry)
             else:
@@ -226,7 +225,7 @@ class Scheduler:
             elif outcome.handoff is None:
                 self.roster.queues.append(outcome.sequence, now)
             else:
-                effects += self._hand_off(outcome, replace(outcome.handoff, sent_at=now))
+                effects += self._hand_off(outcome, outcome.handoff)
         return effects
 
     def _hand_off(self, outcome: Outcome, handoff: Handoff) -> list[Effect]:
@@ -239,7 +238,6 @@ class Scheduler:
         sequence.last_seq = handoff.seq
         sequence.seen = list(handoff.seen)
         sequence.sent = handoff
-        sequence.ready_at = handoff.sent_at
         self.roster.queues.parked[sequence.key] = sequence
         self.counters.note_departure(handoff)
         self.roster.spreads.note_departure(sequence, handoff)
