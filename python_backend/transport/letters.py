@@ -1,7 +1,8 @@
 """Letters on a byte stream: how several frames of several lengths share one connection.
 
-Owns the wire format: little-endian uint32 number of frames, one uint32 length per frame, the frames. Must
-never trust a length. The invariant: what `Letterbox.take` gives is what `packed` was given, in order.
+Owns the wire format: a little-endian uint32 length, then so many bytes of msgpack, a list of the frames
+(one call of a compiled codec: what is done here delays every hand-off). Must never trust a length. The
+invariant: what `Letterbox.take` gives is what `packed` was given, in order.
 """
 
 from __future__ import annotations
@@ -9,10 +10,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import msgspec
+
 from python_backend.transport.base import Frames
 
-FRAMES_MAX = 65_536
-_COUNT = struct.Struct("<I")
+FRAMES_OF_MOST_BYTES = 4
+"""So many frames of the greatest length fit a letter: the first contacts of a batch of the longest prompts."""
+_LENGTH = struct.Struct("<I")
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[bytes])
 
 
 class LetterError(ValueError):
@@ -20,9 +26,9 @@ class LetterError(ValueError):
 
 
 def packed(frames: Frames) -> bytes:
-    """The letter with these frames."""
-    lengths = struct.pack(f"<{len(frames) + 1}I", len(frames), *(len(frame) for frame in frames))
-    return b"".join((lengths, *frames))
+    """The letter with these frames, at least one."""
+    body = _ENCODER.encode(frames)
+    return _LENGTH.pack(len(body)) + body
 
 
 class Letterbox:
@@ -30,43 +36,40 @@ class Letterbox:
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._letter_bytes_max = FRAMES_OF_MOST_BYTES * frame_bytes_max
         self._bytes: bytes | bytearray = b""
 
     def put(self, data: bytes) -> None:
         self._bytes += data
 
-    def take(self) -> Iterator[Frames]:
-        """Every letter that is complete; LetterError at a length beyond the limits, not waited for."""
+    def take(self) -> Iterator[list[bytes]]:
+        """Every letter that is complete; LetterError at a length beyond the limit, not waited for."""
         begin = 0
-        while (lengths := self._lengths(begin)) is not None:
-            body = begin + _COUNT.size * (1 + len(lengths))
-            end = body + sum(lengths)
-            if end > len(self._bytes):
-                break
-            yield self._cut(body, lengths)
+        while (end := self._end(begin)) <= len(self._bytes):
+            yield self._frames(self._bytes[begin + _LENGTH.size : end])
             begin = end
         if begin or isinstance(self._bytes, bytes):
             rest = self._bytes[begin:]
-            # What waits for more must grow in place; mostly nothing does, and letters are cut from what came.
+            # What waits for more must grow in place; mostly nothing does.
             self._bytes = bytearray(rest) if rest else b""
 
-    def _lengths(self, begin: int) -> tuple[int, ...] | None:
-        """Of the frames of the letter at `begin`; None while they have not all arrived."""
-        if len(self._bytes) < begin + _COUNT.size:
-            return None
-        (count,) = _COUNT.unpack_from(self._bytes, begin)
-        if not 0 < count <= FRAMES_MAX:
-            raise LetterError(f"a letter of {count} frames: 1 to {FRAMES_MAX} are taken")
-        if len(self._bytes) < begin + _COUNT.size * (1 + count):
-            return None
-        lengths = struct.unpack_from(f"<{count}I", self._bytes, begin + _COUNT.size)
-        if max(lengths) > self._frame_bytes_max:
-            raise LetterError(f"a frame of {max(lengths)} bytes: {self._frame_bytes_max} are taken")
-        return lengths
+    def _end(self, begin: int) -> int:
+        """Where the letter at `begin` ends, at least a length's size behind it."""
+        if len(self._bytes) < begin + _LENGTH.size:
+            return begin + _LENGTH.size
+        (length,) = _LENGTH.unpack_from(self._bytes, begin)
+        if length > self._letter_bytes_max:
+            raise LetterError(f"a letter of {length} bytes: {self._letter_bytes_max} are taken")
+        return begin + _LENGTH.size + int(length)
 
-    def _cut(self, body: int, lengths: tuple[int, ...]) -> list[bytes]:
-        frames = []
-        for length in lengths:
-            frames.append(bytes(self._bytes[body : body + length]))
-            body += length
+    def _frames(self, body: bytes | bytearray) -> list[bytes]:
+        try:
+            frames = _DECODER.decode(body)
+        except msgspec.DecodeError as error:
+            raise LetterError(f"not a list of frames: {error}") from error
+        if not frames:
+            raise LetterError("a letter without a frame")
+        longest = max(map(len, frames))
+        if longest > self._frame_bytes_max:
+            raise LetterError(f"a frame of {longest} bytes: {self._frame_bytes_max} are taken")
         return frames

@@ -24,6 +24,9 @@ class State(_Member):
     PENDING_RETURN = "pending_return"
     FINISHED = "finished"
 
+    __hash__ = object.__hash__
+    """Members are single objects. Their own hash is a call of Python, twice in every change of a state."""
+
 
 class Event(_Member):
     SCHEDULED = "scheduled"
@@ -32,6 +35,8 @@ class Event(_Member):
     PREEMPTED = "preempted"
     STOPPED = "stopped"
     ABORTED = "aborted"
+
+    __hash__ = object.__hash__
 
 
 TRANSITIONS = MappingProxyType(

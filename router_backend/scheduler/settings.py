@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from router_backend.core.errors import ConfigError
 from router_backend.core.request import ModelIndex
@@ -27,15 +27,18 @@ class SchedulerSettings:
     """Longest draft that the engine can read; 0 = none."""
     parked_kv_max: float = 0.9
     """Share of the pool that parked sequences may hold together."""
+    peers: tuple[ModelIndex, ...] = field(init=False)
+    """The other models in deployment order: what destination 1, 2, ... of a policy means."""
 
     def __post_init__(self) -> None:
         if self.batch_max < 1:
             raise ConfigError(f"batch_max: {self.batch_max} must be at least 1")
         if self.batch_tokens_max < self.batch_max:
             raise ConfigError(f"batch_tokens_max: {self.batch_tokens_max} is below {self.batch_max=}")
-
         if not 0 <= self.parked_kv_max <= 1:
             raise ConfigError(f"parked_kv_max: {self.parked_kv_max} must be from 0 to 1")
+        peers = tuple(ModelIndex(index) for index in range(self.models) if index != self.model)
+        object.__setattr__(self, "peers", peers)
 
     @property
     def parked_blocks_max(self) -> int:
@@ -44,10 +47,6 @@ class SchedulerSettings:
     @property
     def models(self) -> int:
         return len(self.thresholds)
-
-    @property
-    def peers(self) -> tuple[ModelIndex, ...]:
-        return tuple(ModelIndex(index) for index in range(self.models) if index != self.model)
 
     @property
     def readable_draft_max(self) -> int:
