@@ -15,7 +15,7 @@ import msgspec
 from python_backend.transport.base import Frames
 
 FRAMES_OF_MOST_BYTES = 4
-"""So many frames of the greatest length fit a letter: the first contacts of a batch of the longest prompts."""
+"""So many of the longest frames fit a letter: the first contacts of a batch of long prompts."""
 _LENGTH = struct.Struct("<I")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[bytes])

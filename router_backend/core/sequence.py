@@ -34,7 +34,7 @@ class Sequence:
     num_computed: int = 0
     blocks: list[int] = field(default_factory=list)
     ready_at: float = 0.0
-    """When it began to wait for a step or for its return: the end of its last step, or its arrival (seconds)."""
+    """When it began to wait for a step, or for its return: at its arrival or the end of a step (seconds)."""
     held: int = 0
     """Trailing tokens that were sampled here and are not committed: nobody has been shown them."""
     draft: int = 0
