@@ -40,7 +40,7 @@ SEALED = ("runner", "transport", "server")
 """Folders of the shell that never import each other; `loops` see only their `base`."""
 
 THIRD_PARTY_HOMES = {
-    "msgspec": ("router_backend/handoff/codec.py",),
+    "msgspec": ("router_backend/handoff/codec.py", "python_backend/transport/letters.py"),
     "pydantic": (
         "python_backend/config.py",
         "python_backend/runner/heads/",

@@ -49,10 +49,10 @@ class SolvedChain:
         nearest = np.where(running > 0, residual, IDLE).min(axis=1)
         return np.asarray(np.minimum(nearest, self.stride_ticks), dtype=np.int32)
 
-    def completing(self) -> IntArray:
-        """Requests whose step ends at the next transition, [S, M]."""
+    def completing(self, holding_ticks: IntArray) -> IntArray:
+        """Requests whose step ends at the next transition, [S, M]; given the ticks until then, [S]."""
         running, residual = self.states[:, :, 1], self.states[:, :, 2]
-        ends = residual == self.holding_ticks()[:, None]
+        ends = residual == holding_ticks[:, None]
         return np.asarray(np.where(ends, running, 0), dtype=np.int32)
 
 
