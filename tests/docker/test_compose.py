@@ -39,6 +39,13 @@ def test_every_service_waits_for_its_profile(services: dict[str, Any]) -> None:
     assert profiles == {"cpu": ["cpu"], "gpu": ["gpu"], "prometheus": monitoring, "grafana": monitoring}
 
 
+def test_nothing_is_mounted_twice_at_one_place(services: dict[str, Any]) -> None:
+    """The engine refuses to start such a container."""
+    for name, service in services.items():
+        places = [volume.split(":")[1] for volume in service.get("volumes", ())]
+        assert len(places) == len(set(places)), name
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_is_healthy_when_it_is_ready_and_gets_the_time_to_drain(
     services: dict[str, Any], name: str
