@@ -31,7 +31,7 @@ from tools.peers.algorithms import ALGORITHMS, SHARE, Chosen, chosen, write_head
 from tools.peers.closed_loop import Asker, System, watch
 from tools.peers.figures import NothingMeasuredError, Row, row
 from tools.peers.pair import random_pair
-from tools.peers.plans import seconds
+from tools.peers.plans import WARM_UP_S, seconds
 from tools.peers.processes import usage
 from tools.peers.record import Record, RecordError
 from tools.peers.routed import Routed
@@ -60,8 +60,8 @@ class Combinations:
 
     def run(self) -> None:
         names = (*OURS, *BASELINES)
-        todo = [(name, self._options.windows * self._options.seconds) for name in names] * self._cells
-        left = (seconds(todo) + CALIBRATION_S) / 60
+        each_s = WARM_UP_S + self._options.windows * self._options.seconds
+        left = (seconds([(name, each_s) for name in names] * self._cells) + CALIBRATION_S) / 60
         _tell(f"~{left:.0f} minutes if nothing is there yet; rows go to {self.record.path}")
         with tempfile.TemporaryDirectory(prefix="bench_combinations-") as folder:
             pair = random_pair(Path(folder) / "pair")

@@ -40,7 +40,7 @@ from tools.peers.closed_loop import Asker, watch
 from tools.peers.figures import NothingMeasuredError, Row, row
 from tools.peers.growth import exponents
 from tools.peers.pair import Pair, random_pair
-from tools.peers.plans import PLANS, Shape, grid, seconds
+from tools.peers.plans import PLANS, Shape, cell_s, grid, seconds
 from tools.peers.processes import usage
 from tools.peers.record import Record, RecordError
 from tools.peers.routed import RoutedError
@@ -112,7 +112,7 @@ class Bench:
         return Workload(*shape, coins, window_s, options.windows, *planned)
 
     def _minutes(self, systems: Sequence[str]) -> str:
-        todo = ((system, workload.seconds) for system in systems for workload in self._missing(system))
+        todo = ((system, cell_s(workload)) for system in systems for workload in self._missing(system))
         return f"~{seconds(todo) / 60:.0f}"
 
     def _kit(self, folder: Path) -> Kit:

@@ -16,7 +16,7 @@ AXES = (
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """One panel per axis that was varied, the others at their least value; log-log."""
+    """One panel per axis that was varied, the others where most was measured; log-log."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,9 +32,19 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     pyplot.close(figure)
 
 
+def most_varied(rows: Sequence[Row], axis: str) -> dict[str, int]:
+    """Values of the other axes at which `axis` has most values, the least of these."""
+    others = [name for name, _ in AXES if name != axis]
+    seen: dict[tuple[int, ...], set[int]] = {}
+    for one in rows:
+        seen.setdefault(tuple(getattr(one, name) for name in others), set()).add(getattr(one, axis))
+    best = min(seen, key=lambda values: (-len(seen[values]), values))
+    return dict(zip(others, best, strict=True))
+
+
 def _panel(panel: Any, rows: Sequence[Row], axis: tuple[str, str]) -> None:
     name, label = axis
-    fixed = {other: min(getattr(one, other) for one in rows) for other, _ in AXES if other != name}
+    fixed = most_varied(rows, name)
     shown = [one for one in rows if all(getattr(one, key) == value for key, value in fixed.items())]
     for system in dict.fromkeys(one.system for one in shown):
         points = sorted((getattr(one, name), one.throughput) for one in shown if one.system == system)

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tools.peers.workload import Workload
+
 Shape = tuple[int, int, int]
 """Requests at once, tokens of an answer, tokens of a prompt."""
 START_S = MappingProxyType({"standard_vllm": 80.0, "standard_llama_cpp": 6.0, "research_loop": 3.0})
 START_S_USUAL = 12.0
 """From a system's launch to its first cell, and its end: a Triton server's."""
 WARM_UP_S = 1.5
+PROMPT_TOKENS_PER_S = 8000.0
+"""How fast prompts are read, roughly, until every client is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,12 @@ PLANS = MappingProxyType(
                 "research_loop",
             ),
             grid([4], [512], [256, 1024, 2048, 4096]),
+            warm_up_s_max=15.0,
         ),
         "growth": Plan(
             ("delayed", "eager_async", "standard_ours", "research_loop"),
             lines([1, 4, 8, 16, 32], [128, 512, 2048], [256, 1024, 4096, 8192]),
+            warm_up_s_max=20.0,
         ),
         # The first seconds of answers that do not end: no prompt is read while CPU time is counted.
         "cpu": Plan(
@@ -66,7 +72,13 @@ PLANS = MappingProxyType(
 
 
 def seconds(cells: Iterable[tuple[str, float]]) -> float:
-    """For (system, seconds of measuring) of every cell that is still to do."""
+    """For (system, seconds of the cell) of every cell that is still to do."""
     todo = list(cells)
     starts = sum(START_S.get(system, START_S_USUAL) for system in dict.fromkeys(system for system, _ in todo))
-    return starts + sum(WARM_UP_S + measuring for _, measuring in todo)
+    return starts + sum(spent for _, spent in todo)
+
+
+def cell_s(workload: Workload) -> float:
+    """What one cell takes, reading the prompts included."""
+    reading = workload.concurrency * workload.context / PROMPT_TOKENS_PER_S
+    return min(WARM_UP_S + reading, workload.warm_up_s_max) + workload.seconds

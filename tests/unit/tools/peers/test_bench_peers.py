@@ -12,9 +12,12 @@ import pytest
 
 from tests.unit.tools.peers.test_closed_loop import Instant
 from tools import bench_peers
-from tools.peers.plans import PLANS, WARM_UP_S, grid, lines, seconds
+from tools.peers.figures import Row
+from tools.peers.pictures import most_varied
+from tools.peers.plans import PLANS, WARM_UP_S, cell_s, grid, lines, seconds
 from tools.peers.standard import StandardError
 from tools.peers.systems import SYSTEMS, Kit
+from tools.peers.workload import Workload
 
 QUICK = ["--concurrency", "2", "--output", "512", "2048", "--windows", "1", "--seconds", "0.05"]
 
@@ -108,8 +111,24 @@ def test_a_plans_systems_exist_and_its_time_can_be_told(name: str) -> None:
 
 
 def test_time_is_counted_per_cell_and_once_per_system() -> None:
-    assert seconds([("standard_vllm", 5.0), ("standard_vllm", 6.0)]) == 80.0 + 11.0 + 2 * WARM_UP_S
+    assert seconds([("standard_vllm", 5.0), ("standard_vllm", 6.0)]) == 80.0 + 11.0
     assert seconds([]) == 0.0
+
+
+def test_a_cell_takes_its_windows_and_what_reading_the_prompts_takes_at_most() -> None:
+    short = Workload(4, 128, 0, window_s=2.0, windows=5)
+    long = Workload(32, 128, 10_000, window_s=2.0, windows=5, warm_up_s_max=6.0)
+
+    assert (cell_s(short), cell_s(long)) == (WARM_UP_S + 10.0, 16.0)
+
+
+def test_a_panel_shows_an_axis_where_most_was_measured() -> None:
+    def at(n: int, out: int) -> Row:
+        return Row("ours", n, out, 256, 9.0, 8.0, 9.5, 1.0, None, None, None, None, 0.01, {}, 50.0, 0.3)
+
+    rows = [at(1, 128), at(4, 128), at(4, 512), at(4, 2048), at(8, 128)]
+    assert most_varied(rows, "output_tokens") == {"concurrency": 4, "context": 256}
+    assert most_varied(rows, "concurrency") == {"output_tokens": 128, "context": 256}
 
 
 def test_lines_vary_one_axis_at_a_time() -> None:
