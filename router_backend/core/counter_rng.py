@@ -20,7 +20,7 @@ _WORD = (1 << 64) - 1
 _GOLDEN_WORD, _MIX_WORD_1, _MIX_WORD_2 = map(np.uint64, (_GOLDEN, _MIX_1, _MIX_2))
 _BITS = 2.0**-53
 FEW = 12
-"""Rows for which plain numbers are faster than arrays: a draw is some sixty operations one after the other."""
+"""Rows for which plain numbers are faster than arrays: a draw is some sixty operations in a row."""
 
 
 def uniforms(*keys: npt.ArrayLike) -> npt.NDArray[np.float64]:
