@@ -46,6 +46,8 @@ SHAPES = ((64, 64), (64, 1024), (2048, 256))
 TEMPERATURE = 1.0
 """Random weights repeat themselves under greedy decoding, and a signal that never changes routes nothing."""
 CALIBRATION_S = 60.0
+WARM_UP_S_MAX = 15.0
+"""The long prompts of both models are read before tokens count."""
 
 
 class Combinations:
@@ -114,9 +116,8 @@ class Combinations:
         options = self._options
         first = f"{one.algorithm.name} {OURS[0]}", options.concurrency, output, context
         share = self.record.rows[first].large_share if first in self.record.rows else SHARE
-        return Workload(
-            options.concurrency, output, context, one.coins(share), options.seconds, options.windows
-        )
+        shape, counted = (options.concurrency, output, context), (options.seconds, options.windows)
+        return Workload(*shape, one.coins(share), *counted, warm_up_s_max=WARM_UP_S_MAX)
 
 
 def _under(system: System, one: Chosen) -> System:
