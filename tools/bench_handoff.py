@@ -141,6 +141,7 @@ def echo(folder: Path, case: Case, results: Connection) -> None:
     latencies_us: list[float] = []
     with zmq.Context() as context, context.socket(zmq.PULL) as pull:
         pull.bind(f"ipc://{folder / 'floor'}")
+        results.send([])  # listening: what was sent before would only have waited for this process to start
         while (message := pull.recv_multipart())[0]:
             latencies_us.append(1e6 * (time.perf_counter() - float(message[0])))
     results.send(latencies_us)
@@ -164,6 +165,7 @@ def floor_us(folder: Path, case: Case) -> list[float]:
     results, end = Context.Pipe(duplex=False)
     process = Context.Process(target=echo, args=(folder, case, end))
     process.start()
+    results.recv()
     _ping(folder, case)
     return _collected([process], [results])
 

@@ -43,17 +43,15 @@ class SolvedChain:
     def state_count(self) -> int:
         return len(self.stationary)
 
+    def columns(self) -> IntArray:
+        """[3, M, S]: waiting, running, residual ticks. Sums over states run along memory so."""
+        return np.ascontiguousarray(self.states.T)
+
     def holding_ticks(self) -> IntArray:
         """Ticks until the next transition of every state, [S]."""
-        running, residual = self.states[:, :, 1], self.states[:, :, 2]
-        nearest = np.where(running > 0, residual, IDLE).min(axis=1)
+        _, running, residual = self.columns()
+        nearest = np.where(running > 0, residual, IDLE).min(axis=0)
         return np.asarray(np.minimum(nearest, self.stride_ticks), dtype=np.int32)
-
-    def completing(self, holding_ticks: IntArray) -> IntArray:
-        """Requests whose step ends at the next transition, [S, M]; given the ticks until then, [S]."""
-        running, residual = self.states[:, :, 1], self.states[:, :, 2]
-        ends = residual == holding_ticks[:, None]
-        return np.asarray(np.where(ends, running, 0), dtype=np.int32)
 
 
 def checked_thresholds(system: System, thresholds: Sequence[int], concurrency: int) -> tuple[int, ...]:

@@ -45,9 +45,9 @@ def ticks_of(system: System, concurrency: int) -> TickTable:
 
 def totals_of(chain: SolvedChain, quantum_ms: float) -> Totals:
     """Means per transition of a solved chain."""
-    waiting, running = chain.states[:, :, 0], chain.states[:, :, 1]
+    waiting, running, residual = chain.columns()
     holding = chain.holding_ticks()
-    completing = chain.completing(holding)
+    completing = np.where(residual == holding, running, 0)
     held_ms = chain.stationary * holding * quantum_ms
     return Totals(
         elapsed_ms=float(held_ms.sum()),
@@ -59,6 +59,6 @@ def totals_of(chain: SolvedChain, quantum_ms: float) -> Totals:
 
 
 def _expected(weights: FloatArray, values: npt.NDArray[Any]) -> FloatArray:
-    """Sum over states of weight times value, [M]. Not by `@`: for a product as small as this, BLAS wakes
+    """Sum over states of weight [S] times value [M, S], without `@`: for so small a product, BLAS wakes
     threads that keep the cores of whoever serves meanwhile."""
-    return np.asarray(np.einsum("s,sm->m", weights, values))
+    return np.asarray(np.einsum("s,ms->m", weights, values))
