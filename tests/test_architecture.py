@@ -64,7 +64,7 @@ THIRD_PARTY_HOMES = {
     "jinja2": ("python_backend/text/", "tools/"),
     "transformers": ("tools/",),
     "tritonclient": ("python_backend/client/", "tools/"),
-    "grpc": ("python_backend/client/",),
+    "grpc": ("python_backend/client/", "tools/bench_slow_reader.py"),
     "fastapi": ("python_backend/openai/",),
     "starlette": ("python_backend/openai/",),
     "uvicorn": ("python_backend/openai/", "tools/"),

@@ -41,6 +41,7 @@ COMMANDS = MappingProxyType(
 BENCHES = MappingProxyType(
     {
         "modes": ("bench_modes", "Four scheduling modes against the model's prediction (emulated pair)."),
+        "slow-reader": ("bench_slow_reader", "What a client that does not read costs its neighbours."),
         "handoff": ("bench_handoff", "What a hand-off costs, beside a bare message."),
         "scheduler": ("bench_scheduler", "A scheduler turn by running and parked requests."),
         "engine": ("bench_engine", "Decode speed beside other engines and the memory floor."),
