@@ -69,6 +69,17 @@ class Clock:
 
 
 @dataclass
+class SlowWire(FakeWire):
+    """The server takes 5 ms to say whether a client is there."""
+
+    clock: Clock = field(default_factory=Clock)
+
+    def is_cancelled(self) -> bool:
+        self.clock.now += 0.005
+        return self.cancelled
+
+
+@dataclass
 class Bench:
     """A sender whose thread does not run: pieces are delivered by hand."""
 
@@ -223,6 +234,40 @@ def test_a_client_that_has_gone_is_told_once_and_only_once_it_has_a_handle() -> 
     bench.sender.poll()
     bench.sender.poll()
     assert bench.cancelled == ["request"]
+
+
+def test_many_clients_are_asked_after_a_few_at_a_time_and_all_of_them_in_a_round() -> None:
+    bench = Bench(wire=FakeWire(cancelled=True))
+    for number in range(20):
+        bench.stream(TextShape(STREAMING)).handle = number
+    seen = []
+    for _ in range(3):
+        assert bench.sender.poll() == pytest.approx(bench.clock.now + 0.1 / 3)
+        seen.append(len(bench.cancelled))
+
+    assert (seen, bench.cancelled) == ([8, 16, 20], [*range(20)])
+
+
+def test_who_has_ended_delays_nobody_who_is_new() -> None:
+    bench = Bench(wire=FakeWire(cancelled=True))
+    early = [bench.stream(TextShape(STREAMING)) for _ in range(30)]
+    bench.sender.poll()
+    for stream in early:
+        feed(stream, END)
+    bench.stream(TextShape(STREAMING)).handle = "late"
+    bench.sender.poll()
+
+    assert bench.cancelled == ["late"]
+
+
+def test_asking_after_clients_takes_a_tenth_of_the_time_however_long_an_answer_takes() -> None:
+    clock = Clock()
+    bench = Bench(clock=clock, wire=SlowWire(clock=clock))
+    for number in range(8):
+        bench.stream(TextShape(STREAMING)).handle = number
+    began_at = clock.now
+
+    assert bench.sender.poll() - began_at == pytest.approx(8 * 0.005 * 11)
 
 
 def test_a_silent_ensemble_gets_an_empty_response_now_and_then() -> None:
