@@ -17,9 +17,10 @@ from python_backend.loops.event_log import Step
 from python_backend.loops.inbox import Inbox
 from python_backend.loops.loop_figures import LoopFigures
 from python_backend.runner.base import ModelRunner
-from router_backend.core.effects import Close, Effect, Reason, Send
+from router_backend.core.effects import Close, Effect, Reason
 from router_backend.core.errors import EngineLostError, PeerLostError, RouterError, RunnerError
-from router_backend.core.request import ModelIndex, Request
+from router_backend.core.replicas import ReplicaIndex
+from router_backend.core.request import Request
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
 from router_backend.handoff.message import (
@@ -29,6 +30,7 @@ from router_backend.handoff.message import (
     Finished,
     Go,
     Handoff,
+    Joined,
     Nack,
     Report,
     Thresholds,
@@ -48,16 +50,16 @@ UNLOADED = "the model is being unloaded"
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """The subserver of `model` is silent, gone or new: what it held of our requests is lost."""
+    """Subserver `peer` is silent, gone or new: what it held of our requests is lost."""
 
-    model: ModelIndex
+    peer: ReplicaIndex
 
 
 @dataclass(frozen=True, slots=True)
 class PeerBack:
-    """The subserver of `model` can be handed requests (again)."""
+    """Subserver `peer` can be handed requests (again)."""
 
-    model: ModelIndex
+    peer: ReplicaIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class HomeLost:
 
 
 SchedulerMessage = (
-    Admit | Handoff | Admitted | Finished | Nack | Abort | Report | Go | Thresholds
+    Admit | Handoff | Admitted | Joined | Finished | Nack | Abort | Report | Go | Thresholds
 )
 DecodeEvent = SchedulerMessage | PeerLost | PeerBack | HomeLost
 
@@ -77,8 +79,8 @@ class StepScheduler(Protocol):
     """What the loop asks of `router_backend.scheduler.scheduler.Scheduler`."""
 
     def on(self, message: SchedulerMessage, now: float) -> list[Effect]: ...
-    def lose_peer(self, model: ModelIndex) -> list[Effect]: ...
-    def restore_peer(self, model: ModelIndex) -> None: ...
+    def lose_peer(self, peer: ReplicaIndex) -> list[Effect]: ...
+    def restore_peer(self, peer: ReplicaIndex) -> None: ...
     def lose_home(self, home: str) -> list[Effect]: ...
     def plan(self, now: float) -> BatchPlan | Hold: ...
     def apply(self, plan: BatchPlan, output: StepOutput, now: float) -> list[Effect]: ...
@@ -103,6 +105,8 @@ class DecodeLoop:
         """Told of every step that has run, and what followed."""
         self.held: Callable[[], Iterable[Sequence]] = tuple
         """The sequences of the scheduler, to be closed at the end."""
+        self.farewells: Callable[[Request], list[Effect]] = lambda request: []
+        """What tells the other subservers that a request has ended here."""
         self._scheduler = scheduler
         self._runner = runner
         self._inbox = inbox
@@ -162,15 +166,15 @@ class DecodeLoop:
             except RouterError as error:
                 self.figures.loop_errors += 1
                 _log.error("%s could not be followed: %s", type(event).__name__, error)
-                effects += _refusal(event, error)
+                effects += self._refusal(event, error)
         return effects
 
     def _react(self, event: DecodeEvent, now: float) -> list[Effect]:
         match event:
             case PeerLost():
-                return self._scheduler.lose_peer(event.model)
+                return self._scheduler.lose_peer(event.peer)
             case PeerBack():
-                self._scheduler.restore_peer(event.model)
+                self._scheduler.restore_peer(event.peer)
                 return []
             case HomeLost():
                 return self._scheduler.lose_home(event.home)
@@ -223,26 +227,19 @@ class DecodeLoop:
         for held in self.held():
             if held.state is not State.PENDING_RETURN:
                 effects.append(_error(held.request, held.num_committed, text))
-                effects += _farewells(held.request, held.model, len(held.seen))
+                effects += self.farewells(held.request)
         return effects
+
+    def _refusal(self, event: DecodeEvent, error: RouterError) -> list[Effect]:
+        """The end of a request that could not even be taken in: no other process knows that it failed."""
+        match event:
+            case Admit():
+                return [_error(event.request, 0, str(error))]
+            case Handoff(request=Request() as request):
+                close = _error(request, event.committed_len - request.prompt_len, str(error))
+                return [close, *self.farewells(request)]
+        return []
 
 
 def _error(request: Request, length: int, message: str) -> Close:
     return Close(request.home, request.request_id, request.epoch, Reason.ERROR, max(0, length), message)
-
-
-def _farewells(request: Request, model: ModelIndex, models: int) -> list[Effect]:
-    """What tells every other model that the request has ended here."""
-    finished = Finished(request.request_id, request.epoch, model)
-    return [Send(ModelIndex(peer), finished) for peer in range(models) if peer != model]
-
-
-def _refusal(event: DecodeEvent, error: RouterError) -> list[Effect]:
-    """The end of a request that could not even be taken in: no other process knows that it failed."""
-    match event:
-        case Admit():
-            return [_error(event.request, 0, str(error))]
-        case Handoff(request=Request() as request):
-            close = _error(request, event.committed_len - request.prompt_len, str(error))
-            return [close, *_farewells(request, event.target, len(event.seen))]
-    return []

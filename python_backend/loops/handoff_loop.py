@@ -24,7 +24,7 @@ from python_backend.loops.peer_watch import News, PeerWatch
 from python_backend.transport.base import Frames, HandoffTransport, Peer
 from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
-from router_backend.core.request import ModelIndex
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.handoff.codec import Message, messages_of, pack, unpack
 from router_backend.handoff.farewells import Farewells
 from router_backend.handoff.message import Beat, Finished, Handoff, Observation
@@ -36,13 +36,15 @@ _log = logging.getLogger(__name__)
 class Address:
     """Who this subserver is among its peers, and the rhythm of life signs.
 
-    `models` are the endpoints of all subservers in deployment order; `beat` names this one.
+    `subservers` are the endpoints of all of them by their number; `beat` names this one.
     """
 
     beat: Beat
-    models: tuple[str, ...]
+    subservers: tuple[str, ...]
     heartbeat_s: float
     peer_timeout_s: float
+    models: int = 0
+    """How many models they serve; 0 = one each."""
 
     def __post_init__(self) -> None:
         if self.peer_timeout_s < 3 * self.heartbeat_s:
@@ -57,7 +59,11 @@ class Address:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        return tuple(name for name in self.models if name != self.endpoint)
+        return tuple(name for name in self.subservers if name != self.endpoint)
+
+    @property
+    def num_models(self) -> int:
+        return self.models or len(self.subservers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ class HandoffLoop:
             if isinstance(effect, Send):
                 # Send.message is whatever the scheduler made; every one of them is in the codec's list.
                 message: Message = effect.message  # type: ignore[assignment]
-                letters.setdefault(self._address.models[effect.target], []).append(message)
+                letters.setdefault(self._address.subservers[effect.target], []).append(message)
             elif effect.home == self._address.endpoint:
                 self._doors.client(effect)
             else:
@@ -154,7 +160,7 @@ class HandoffLoop:
             self._hand_in()
 
     def _post(self, endpoint: str, messages: list[Message]) -> None:
-        if endpoint not in self._address.models and not self._watch.is_up(endpoint):
+        if endpoint not in self._address.subservers and not self._watch.is_up(endpoint):
             # A peer may speak of a home before its first beat gets here: its time to beat starts now.
             self._watch.hear(endpoint, self._clock())
         self._note_farewells(endpoint, messages)
@@ -211,17 +217,17 @@ class HandoffLoop:
             self._report_lost(sender)
             self._watch.hear(sender, now, instance)
         if news is not News.NOTHING and sender in self._address.peers:
-            self._news.append(PeerBack(self._model(sender)))
+            self._news.append(PeerBack(self._number(sender)))
             farewells = self._farewells.again(sender)
             if farewells:
                 self._post(sender, list(farewells))
 
     def _checked(self, message: Message) -> Message:
         """`message`, or RemoteProtocolError when it names models or homes that are not these."""
-        models = len(self._address.models)
+        models, subservers = self._address.num_models, len(self._address.subservers)
         source = getattr(message, "source", 0)
-        if not 0 <= source < models:
-            raise RemoteProtocolError(f"source {source} is not one of {models} models")
+        if not 0 <= source < subservers:
+            raise RemoteProtocolError(f"source {source} is not one of {subservers} subservers")
         match message:
             case Handoff() if message.target != self._address.beat.model or len(message.seen) != models:
                 raise RemoteProtocolError(f"a hand-off to model {message.target} that saw {message.seen}")
@@ -238,10 +244,10 @@ class HandoffLoop:
     def _report_lost(self, endpoint: str) -> None:
         self._watch.lose(endpoint)
         self._transport.forget(Peer(endpoint))
-        if endpoint in self._address.models:
-            self._news.append(PeerLost(self._model(endpoint)))
+        if endpoint in self._address.subservers:
+            self._news.append(PeerLost(self._number(endpoint)))
         else:
             self._news.append(HomeLost(endpoint))
 
-    def _model(self, endpoint: str) -> ModelIndex:
-        return ModelIndex(self._address.models.index(endpoint))
+    def _number(self, endpoint: str) -> ReplicaIndex:
+        return ReplicaIndex(self._address.subservers.index(endpoint))

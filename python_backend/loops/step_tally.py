@@ -39,8 +39,8 @@ class StepTally:
                 case Close():
                     self._destinations[self.entry] += 1
                     stayed -= 1
-                case Send(message=Handoff()):
-                    self._destinations[effect.target] += 1
+                case Send(message=Handoff() as handoff):
+                    self._destinations[handoff.target] += 1
                     stayed -= 1
         self._destinations[self.model] += stayed
         count, total_ms = self._steps.get(rows, (0, 0.0))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, OfRequest, RequestId
 
 
@@ -13,7 +14,7 @@ class PeerMessage(Protocol):
     """Anything that one subserver tells another (`router_backend.handoff.message`)."""
 
     @property
-    def source(self) -> ModelIndex: ...
+    def source(self) -> int: ...
 
 
 class Reason(str, Enum):
@@ -81,9 +82,9 @@ class Close(OfRequest):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A message for the subserver of model `target`."""
+    """A message for the subserver with the number `target`."""
 
-    target: ModelIndex
+    target: ReplicaIndex
     message: PeerMessage
 
 

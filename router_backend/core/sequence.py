@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from router_backend.core.effects import PeerMessage, TokenLogprobs
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, Request, RequestId, RequestKey
 from router_backend.core.state import Event, State, next_state
 
@@ -50,8 +51,11 @@ class Sequence:
     """Tokens sampled so far, kept or not, by any model."""
     last_seq: int = -1
     """Number of the last hand-off of this request that was sent or received here."""
-    owner: ModelIndex | None = None
+    owner: ReplicaIndex | None = None
     """Whom this sequence was last handed to, while it is parked."""
+    places: tuple[ReplicaIndex, ...] = ()
+    """The replica of each model that holds the request in this life, `NOWHERE` where none does; it travels
+    with every hand-off. Empty where no model has a second replica."""
     sent: PeerMessage | None = None
     """The last hand-off sent from here, kept in case the target asks for it again."""
     published: int = 0
@@ -70,6 +74,10 @@ class Sequence:
     @property
     def request_id(self) -> RequestId:
         return self.request.request_id
+
+    def replica_of(self, model: ModelIndex) -> ReplicaIndex:
+        """The subserver that serves the request for `model`."""
+        return self.places[model] if self.places else ReplicaIndex(model)
 
     @property
     def num_uncomputed(self) -> int:

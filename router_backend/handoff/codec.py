@@ -20,23 +20,24 @@ from router_backend.handoff.message import (
     Finished,
     Go,
     Handoff,
+    Joined,
     Nack,
     Observation,
     Report,
     Thresholds,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 FRAMES_PER_MESSAGE = 2
 """What `pack` makes of each message; a letter is the frames of several."""
 
 _Asked = Admit | Abort | Beat | Emit | Close
-Message = _Asked | Handoff | Admitted | Finished | Nack | Report | Go | Observation | Thresholds
+Message = _Asked | Handoff | Admitted | Finished | Nack | Report | Go | Observation | Thresholds | Joined
 
 _TYPES = (
     *(Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close, Report, Go),
-    *(Observation, Thresholds),
+    *(Observation, Thresholds, Joined),
 )
 _KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
 _DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(map(msgspec.msgpack.Decoder, _TYPES))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from router_backend.core.effects import TokenLogprobs
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, OfRequest, PolicyValue, Request, RequestId
 
 DRAFT_MAX = 32
@@ -43,6 +44,9 @@ class Handoff(OfRequest):
     provisional: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
     """Of the draft's tokens, by their author, when the request asks for them."""
+    places: tuple[ReplicaIndex, ...] = ()
+    """The replica of each model that holds the request, -1 where none does; empty where every model has one
+    replica only. Filled in by whoever sends, never by a policy."""
 
     @property
     def loc(self) -> int:
@@ -65,7 +69,17 @@ class Admitted(OfRequest):
 
     request_id: RequestId
     epoch: int
-    source: ModelIndex
+    source: ReplicaIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(OfRequest):
+    """`source`, one of several replicas of its model, was handed a live request: no other one of them will
+    be. Said to all, on first contact."""
+
+    request_id: RequestId
+    epoch: int
+    source: ReplicaIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,7 @@ class Finished(OfRequest):
 
     request_id: RequestId
     epoch: int
-    source: ModelIndex
+    source: ReplicaIndex
     kept: int = 0
 
 
@@ -87,7 +101,7 @@ class Nack(OfRequest):
 
     request_id: RequestId
     epoch: int
-    source: ModelIndex
+    source: ReplicaIndex
     seq: int
     have: int
 

@@ -16,7 +16,7 @@ from router_backend.core.state import Event, State
 from router_backend.handoff.checks import MessageBounds
 from router_backend.handoff.codec import Message
 from router_backend.handoff.ledger import Arrival, classify
-from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Nack
+from router_backend.handoff.message import Abort, Admit, Admitted, Finished, Handoff, Joined, Nack
 from router_backend.policies.registry import PolicyBook
 from router_backend.scheduler.queues import Tombstone
 from router_backend.scheduler.roster import Roster
@@ -47,7 +47,7 @@ class Arrivals:
                 return self._forget(message)
             case Nack():
                 return self._resend(message)
-            case Admitted():
+            case Admitted() | Joined():
                 return self._count_live(message)
         raise RemoteProtocolError(f"{type(message).__name__} is not for a subserver")
 
@@ -65,17 +65,19 @@ class Arrivals:
         refusal = roster.refusal(request, len(tokens))
         if refusal:
             return refusal
-        model = roster.settings.model
         sequence = roster.enroll(request, tokens)
-        sequence.seen[model] = len(tokens)
+        sequence.seen[roster.settings.model] = len(tokens)
+        sequence.places = roster.placement.begun_here()
         self._enqueue(sequence, now)
-        announcement = Admitted(request.request_id, request.epoch, model)
-        return [Send(peer, announcement) for peer in roster.settings.peers]
+        announcement = Admitted(request.request_id, request.epoch, roster.placement.own)
+        return [Send(other, announcement) for other in roster.placement.others]
 
     def resume(self, handoff: Handoff, now: float) -> list[Effect]:
         """Take control of a request: append what was missed, queue up. Nothing else."""
         roster = self.roster
         self.bounds.check_handoff(handoff)
+        if handoff.places or not roster.placement.is_single:
+            roster.placement.check(handoff)
         stone = roster.graveyard.find(handoff.key)
         if stone is not None:
             return self._bury_late(handoff, stone)
@@ -87,10 +89,9 @@ class Arrivals:
                 return []
             case Arrival.GAP:
                 roster.counters.nacks += 1
-                model = roster.settings.model
                 have = sequence.committed_len if sequence else 0
-                nack = Nack(handoff.request_id, handoff.epoch, model, handoff.seq, have)
-                return [Send(handoff.source, nack)]
+                nack = Nack(handoff.request_id, handoff.epoch, roster.placement.own, handoff.seq, have)
+                return [Send(roster.placement.sender(handoff), nack)]
         if sequence is None:
             return self._first_contact(handoff, now)
         self.bounds.check_continuation(handoff, sequence.request, sequence.committed_len)
@@ -101,7 +102,7 @@ class Arrivals:
         roster = self.roster
         sequence = roster.queues.find(abort.key)
         if sequence is None:
-            roster.live.pop(abort.key, None)
+            roster.forget_live(abort.key)
             roster.graveyard.bury(abort.key, Tombstone(-1, None, is_aborted=True))
             return []
         if sequence.state is State.PENDING_RETURN:
@@ -111,7 +112,7 @@ class Arrivals:
 
     def _enqueue(self, sequence: Sequence, now: float) -> None:
         sequence.router = self.policies.router(sequence.request.policy)
-        self.roster.live.setdefault(sequence.key, self.roster.settings.model)
+        self.roster.note_live(sequence.key, self.roster.placement.own)
         self.roster.queues.append(sequence, now)
 
     def _first_contact(self, handoff: Handoff, now: float) -> list[Effect]:
@@ -126,7 +127,15 @@ class Arrivals:
             return refusal
         sequence = self.roster.enroll(request, [])
         self._enqueue(sequence, now)
-        return self._accept(sequence, handoff)
+        return self._joined(request) + self._accept(sequence, handoff)
+
+    def _joined(self, request: Request) -> list[Effect]:
+        """What all must know where somebody else could have been handed the request."""
+        placement = self.roster.placement
+        if not placement.has_siblings:
+            return []
+        joined = Joined(request.request_id, request.epoch, placement.own)
+        return [Send(other, joined) for other in placement.others]
 
     def _return(self, sequence: Sequence, handoff: Handoff, now: float) -> list[Effect]:
         counters = self.roster.counters
@@ -152,6 +161,7 @@ class Arrivals:
         # A peer that kept nothing leaves nothing to feed: the last token is fed again for its logits.
         sequence.num_computed = max(0, min(sequence.num_computed, sequence.committed_len - 1))
         sequence.seen = list(handoff.seen)
+        sequence.places = handoff.places
         sequence.last_seq = handoff.seq
         sequence.attempt = handoff.attempt
         sequence.raw_steps = handoff.raw_steps
@@ -191,7 +201,7 @@ class Arrivals:
     def _forget(self, message: Finished) -> list[Effect]:
         """Somebody else ended the request: drop the copy here without a word."""
         roster = self.roster
-        roster.live.pop(message.key, None)
+        roster.forget_live(message.key)
         sequence = roster.queues.find(message.key)
         if sequence is None:
             roster.graveyard.bury(message.key, Tombstone(-1, None, is_aborted=False))
@@ -200,10 +210,10 @@ class Arrivals:
             roster.drop(sequence, _end_of(sequence))
         return []
 
-    def _count_live(self, message: Admitted) -> list[Effect]:
-        self.bounds.check_source(message.source)
+    def _count_live(self, message: Admitted | Joined) -> list[Effect]:
+        self.roster.placement.check_source(message.source)
         if self.roster.graveyard.find(message.key) is None:
-            self.roster.live.setdefault(message.key, message.source)
+            self.roster.note_live(message.key, message.source)
         return []
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
 from router_backend.core.errors import ConfigError
+from router_backend.core.replicas import Replicas
 from router_backend.scheduler.batch import Hold, Launch, LaunchReason
 
 
@@ -36,17 +37,27 @@ Table = tuple[tuple[int, ...], ...]
 
 @dataclass(slots=True)
 class BatchGate:
-    """The launch decision of one model; `thresholds` holds every model's, in deployment order."""
+    """The launch decision of one subserver of `model`; `thresholds` holds every model's, in deployment order.
+
+    Where models have several `replicas`, each of them has its model's threshold, and the bound holds for all
+    of them together: whatever the distribution of the live requests, somebody can start.
+    """
 
     model: int
     thresholds: tuple[int, ...]
     batch_max: int
     deadline_s: float
+    replicas: Replicas | None = None
+    """None = one of each model."""
+    replica: int = 0
+    """The number of this subserver; the model's, where there is one of each."""
     table: Table = field(init=False)
     _until: float = field(init=False, default=math.inf)
 
     def __post_init__(self) -> None:
         self.table = (self.thresholds,)
+        if self.replicas is None or self.replicas.is_single:
+            self.replicas, self.replica = None, self.model
         if min(self.thresholds) < 1:
             raise ConfigError(f"threshold: {self.thresholds} must all be at least 1")
         if self.thresholds[self.model] > self.batch_max:
@@ -71,18 +82,26 @@ class BatchGate:
 
     def threshold(self, live: int) -> int:
         """The threshold in force while `live` requests are in the system."""
-        return min(feasible_thresholds(self._row(live), live)[self.model], self.batch_max)
+        return min(feasible_thresholds(self._wanted(live), live)[self.replica], self.batch_max)
 
     def is_feasible(self, live: int) -> bool:
         """The wanted thresholds fit `live` requests as they are: sum(threshold - 1) < live."""
-        row = self._row(live)
-        return feasible_thresholds(row, live) == row
+        wanted = self._wanted(live)
+        return feasible_thresholds(wanted, live) == wanted
 
-    def decide(self, *, ready: int, live: int, oldest_at: float, now: float) -> Launch | Hold:
-        """Launch or hold; `ready` requests wait, the first of them since `oldest_at` (seconds)."""
+    def decide(
+        self, *, ready: int, live: int, oldest_at: float, now: float, coming: int | None = None
+    ) -> Launch | Hold:
+        """Launch or hold; `ready` requests wait, the first of them since `oldest_at` (seconds).
+
+        `coming` of the `live` ones are here or may still come, all of them by default.
+        """
         if ready == 0:
             return Hold()
         threshold = self.threshold(live)
+        if coming is not None:
+            live = max(coming, ready)
+            threshold = min(threshold, live)
         if ready >= threshold:
             return Launch(self._reason(ready, live))
         if now >= oldest_at + self.deadline_s:
@@ -91,6 +110,11 @@ class BatchGate:
 
     def _row(self, live: int) -> tuple[int, ...]:
         return self.table[min(max(live, 1), len(self.table)) - 1]
+
+    def _wanted(self, live: int) -> tuple[int, ...]:
+        """The thresholds of all subservers, by their number."""
+        row = self._row(live)
+        return row if self.replicas is None else tuple(row[model] for model in self.replicas.models)
 
     def _reason(self, ready: int, live: int) -> LaunchReason:
         if ready >= min(self._row(live)[self.model], self.batch_max):

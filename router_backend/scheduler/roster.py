@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Effect, Reason, Send, Usage
-from router_backend.core.request import ModelIndex, Request, RequestKey
+from router_backend.core.replicas import ReplicaIndex
+from router_backend.core.request import Request, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event
 from router_backend.handoff.message import Finished
 from router_backend.kvcache.block_manager import BlockManager
 from router_backend.scheduler.counters import Counters
+from router_backend.scheduler.placement import Placement
 from router_backend.scheduler.queues import Graveyard, Queues, Tombstone
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.scheduler.spreads import Spreads
@@ -32,19 +34,35 @@ class Roster:
     counters: Counters = field(default_factory=Counters)
     spreads: Spreads = field(default_factory=Spreads)
     graveyard: Graveyard = field(default_factory=Graveyard)
-    live: dict[RequestKey, ModelIndex] = field(default_factory=dict)
-    """Requests anywhere in the system, with the model that announced them."""
+    live: dict[RequestKey, ReplicaIndex] = field(default_factory=dict)
+    """Requests anywhere in the system, with the subserver that announced them."""
     kv: BlockManager = field(init=False)
+    placement: Placement = field(init=False)
     _arrivals: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.kv = BlockManager(self.settings.num_blocks, self.settings.block_size)
+        self.placement = Placement(self.settings.replicas, self.settings.subserver)
 
     def enroll(self, request: Request, tokens: list[int]) -> Sequence:
         """A new sequence with the next arrival number; not queued yet."""
         self._arrivals += 1
         seen = [0] * self.settings.models
         return Sequence(request, self.settings.model, self._arrivals, tokens, seen)
+
+    def note_live(self, key: RequestKey, holder: ReplicaIndex) -> None:
+        """`holder` has the live request, and is who announced it if nobody has before."""
+        self.live.setdefault(key, holder)
+        self.placement.note(key, holder)
+
+    def forget_live(self, key: RequestKey) -> None:
+        self.live.pop(key, None)
+        self.placement.forget(key)
+
+    @property
+    def num_coming(self) -> int:
+        """Live requests that are here or may still come: those that no other replica of this model has."""
+        return len(self.live) - self.placement.elsewhere
 
     def refusal(self, request: Request, length: int) -> list[Effect]:
         """The ending of a request of `length` tokens that can never fit here; empty if it can."""
@@ -65,7 +83,7 @@ class Roster:
         usage = Usage(max(0, sequence.raw_steps - length), sequence.last_seq + 1)
         self.drop(sequence, event)
         effects = self._closing(sequence.request, reason, length, message, usage)
-        return effects if sequence.drafter is None else _with_kept(effects, sequence, kept)
+        return effects if sequence.drafter is None else self._with_kept(effects, sequence, kept)
 
     def resolve(self, sequence: Sequence, kept: int) -> None:
         """What is held back here is committed up to absolute length `kept`; the rest is discarded."""
@@ -86,12 +104,12 @@ class Roster:
             self.queues.remove(sequence)
             self.kv.release(sequence)
 
-    def forget_live_of(self, model: ModelIndex) -> None:
-        """What a lost model announced and is not here will never be told finished by it."""
+    def forget_live_of(self, subserver: ReplicaIndex) -> None:
+        """What a lost subserver announced and is not here will never be told finished by it."""
         held = {sequence.key for sequence in self.queues}
-        for key in [key for key, announcer in self.live.items() if announcer == model]:
+        for key in [key for key, announcer in self.live.items() if announcer == subserver]:
             if key not in held:
-                del self.live[key]
+                self.forget_live(key)
 
     def close_late(self, request: Request, stone: Tombstone, length: int) -> list[Effect]:
         """The right to append arrived after the abort: it ends here, once."""
@@ -101,27 +119,29 @@ class Roster:
         stone.is_aborted = False
         return self._closing(request, Reason.CANCELLED, length, "cancelled by the client")
 
+    def farewells(self, request: Request) -> list[Effect]:
+        """What tells every other subserver that the request has ended here."""
+        finished = Finished(request.request_id, request.epoch, self.placement.own)
+        return [Send(other, finished) for other in self.placement.others]
+
     def _closing(
         self, request: Request, reason: Reason, length: int, message: str, usage: Usage = _NO_USAGE
     ) -> list[Effect]:
         close = Close(request.home, request.request_id, request.epoch, reason, length, message, usage)
-        finished = Finished(request.request_id, request.epoch, self.settings.model)
-        return [close, *(Send(peer, finished) for peer in self.settings.peers)]
+        return [close, *self.farewells(request)]
 
     def _bury(self, request: Request, last_seq: int, is_aborted: bool) -> None:
-        self.live.pop(request.key, None)
+        self.forget_live(request.key)
         stone = Tombstone(last_seq, request, is_aborted)
         self.graveyard.bury(request.key, stone)
 
-
-def _with_kept(effects: list[Effect], sequence: Sequence, kept: int) -> list[Effect]:
-    """`effects` of an end, with what the author of the last draft must know of it."""
-    drafter = sequence.drafter
-    assert drafter is not None, sequence.request_id
-    finished = Finished(
-        sequence.request_id, sequence.request.epoch, sequence.model, min(sequence.seen[drafter], kept)
-    )
-    return [
-        Send(drafter, finished) if isinstance(effect, Send) and effect.target == drafter else effect
-        for effect in effects
-    ]
+    def _with_kept(self, effects: list[Effect], sequence: Sequence, kept: int) -> list[Effect]:
+        """`effects` of an end, with what the author of the last draft must know of it."""
+        drafter = sequence.drafter
+        assert drafter is not None, sequence.request_id
+        author, known = sequence.replica_of(drafter), min(sequence.seen[drafter], kept)
+        finished = Finished(sequence.request_id, sequence.request.epoch, self.placement.own, known)
+        return [
+            Send(author, finished) if isinstance(effect, Send) and effect.target == author else effect
+            for effect in effects
+        ]

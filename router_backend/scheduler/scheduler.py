@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, Request, RequestId
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
@@ -36,12 +37,19 @@ class Scheduler:
         self.settings = settings
         self.roster = Roster(settings)
         thresholds = settings.mode.in_force(settings.thresholds)
-        self.gate = BatchGate(settings.model, thresholds, settings.batch_max, settings.deadline_s)
+        self.gate = BatchGate(
+            settings.model,
+            thresholds,
+            settings.batch_max,
+            settings.deadline_s,
+            settings.replicas,
+            settings.subserver,
+        )
         self._arrivals = Arrivals(self.roster, policies)
         self._rows = RowBuilder(self.roster)
         self._turns = Turns(self.roster)
         self._settlement = Settlement(settings, self.roster.counters)
-        self._down: set[ModelIndex] = set()
+        self._down: set[ReplicaIndex] = set()
         self._held_at: float | None = None
         """Since when the gate holds what is ready."""
         self._step = 0
@@ -130,22 +138,23 @@ class Scheduler:
                 effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
         return effects + self._turns.end_step(effects)
 
-    def lose_peer(self, model: ModelIndex) -> list[Effect]:
-        """`model` is gone: what was handed to it ends with an error, and nothing more goes there."""
-        self._down.add(model)
-        if model == LEADER:
+    def lose_peer(self, peer: ReplicaIndex) -> list[Effect]:
+        """Subserver `peer` is gone: what was handed to it ends with an error, and nothing more goes there."""
+        self._down.add(peer)
+        if peer == ReplicaIndex(LEADER):
             self.gate.forget()
+        model = self.roster.placement.replicas.models[peer]
         parked = self.roster.queues.parked.values()
         message = f"TR_PEER_LOST: model {model} stopped while it held the request; send it again"
         effects: list[Effect] = []
-        for sequence in [sequence for sequence in parked if sequence.owner == model]:
+        for sequence in [sequence for sequence in parked if sequence.owner == peer]:
             effects += self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
-        self.roster.forget_live_of(model)
+        self.roster.forget_live_of(peer)
         return effects + self._turns.lose(model)
 
-    def restore_peer(self, model: ModelIndex) -> None:
-        """`model` is there (again)."""
-        self._down.discard(model)
+    def restore_peer(self, peer: ReplicaIndex) -> None:
+        """Subserver `peer` is there (again)."""
+        self._down.discard(peer)
 
     def lose_home(self, home: str) -> list[Effect]:
         """The process that owned the clients is gone: nobody waits for these requests any more."""
@@ -196,7 +205,8 @@ class Scheduler:
         queues = self.roster.queues
         ready = len(queues.ready)
         live = max(len(self.roster.live), ready)
-        return self.gate.decide(ready=ready, live=live, oldest_at=queues.oldest_at, now=now)
+        coming = None if self.roster.placement.is_single else self.roster.num_coming
+        return self.gate.decide(ready=ready, live=live, oldest_at=queues.oldest_at, now=now, coming=coming)
 
     def _count_launch(self, plan: BatchPlan) -> None:
         counters = self.counters
@@ -229,12 +239,15 @@ class Scheduler:
         return effects
 
     def _hand_off(self, outcome: Outcome, handoff: Handoff) -> list[Effect]:
-        sequence = outcome.sequence
-        if handoff.target in self._down:
+        sequence, placement = outcome.sequence, self.roster.placement
+        target = placement.settle(sequence, handoff.target, self._down)
+        if target in self._down:
             message = f"TR_PEER_LOST: model {handoff.target} is not running; try again later"
             return self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
         sequence.happen(Event.HANDED_OFF)
-        sequence.owner = handoff.target
+        if not placement.is_single:
+            handoff = replace(handoff, places=sequence.places)
+        sequence.owner = target
         sequence.last_seq = handoff.seq
         sequence.seen = list(handoff.seen)
         sequence.sent = handoff
@@ -242,4 +255,4 @@ class Scheduler:
         self.counters.note_departure(handoff)
         self.roster.spreads.note_departure(sequence, handoff)
         self._rows.pressure.limit_parked()
-        return [Send(handoff.target, handoff)]
+        return [Send(target, handoff)]

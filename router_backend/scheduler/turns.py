@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from router_backend.core.effects import Effect, Send
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.checks import MessageBounds
 from router_backend.handoff.message import Go, Handoff, Report
@@ -71,8 +72,9 @@ class Turns:
         return [] if self._rounds is None else self._start(self._rounds.lose(model))
 
     def _report(self, report: Report) -> list[Effect]:
-        return [Send(LEADER, report)] if self._rounds is None else self.hear(report)
+        return [Send(ReplicaIndex(LEADER), report)] if self._rounds is None else self.hear(report)
 
     def _start(self, models: list[ModelIndex]) -> list[Effect]:
-        effects: list[Effect] = [Send(model, Go(LEADER)) for model in models if model != LEADER]
+        others = [ReplicaIndex(model) for model in models if model != LEADER]
+        effects: list[Effect] = [Send(other, Go(LEADER)) for other in others]
         return effects + (self.go() if LEADER in models else [])

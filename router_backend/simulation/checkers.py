@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
-from router_backend.core.effects import Close, Effect, Emit
+from router_backend.core.effects import Close, Effect, Emit, Send
+from router_backend.core.replicas import Replicas
 from router_backend.core.request import Request, RequestKey
 from router_backend.core.state import State
 from router_backend.handoff.message import Handoff
@@ -33,7 +34,7 @@ class Checkers:
     """The books of one simulation: who was told which tokens, and which requests have ended."""
 
     commits: CommitLog
-    models: int
+    replicas: Replicas
     is_lossy: bool = False
     is_mortal: bool = False
     """Models may die and sleep: who was given up may wake up, go on and end what others have ended."""
@@ -43,15 +44,24 @@ class Checkers:
     _held: dict[RequestKey, list[int]] = field(default_factory=dict)
     """Tokens that each model has been given of, or has written into, a request."""
     _last_seq: dict[RequestKey, int] = field(default_factory=dict)
+    _places: dict[RequestKey, list[int | None]] = field(default_factory=dict)
+    """The subserver of each model that a life has been on."""
 
-    def admitted(self, request: Request, model: int, given: int = 0) -> None:
-        """The home has given `request` to `model`, with `given` tokens of its answer."""
-        self._held[request.key] = [0] * self.models
+    def admitted(self, request: Request, subserver: int, given: int = 0) -> None:
+        """The home has given `request` to `subserver`, with `given` tokens of its answer."""
+        model = self.replicas.models[subserver]
+        models = len(self.replicas.counts)
+        self._held[request.key] = [0] * models
         self._held[request.key][model] = request.prompt_len + given
         self._last_seq[request.key] = -1
+        self._places[request.key] = [None] * models
+        self._places[request.key][model] = subserver
 
-    def see(self, model: int, effect: Effect) -> None:
-        """Every effect of every scheduler, in order; `model` caused it. Commits enter the log here."""
+    def see(self, subserver: int, effect: Effect) -> None:
+        """Every effect of every scheduler, in order; `subserver` caused it. Commits enter the log here."""
+        model = self.replicas.models[subserver]
+        if isinstance(effect, Emit | Send) and isinstance(getattr(effect, "message", effect), Emit | Handoff):
+            self._see_place(subserver, effect)
         if isinstance(effect, Emit):
             self._see_emit(model, effect)
         elif isinstance(effect, Close):
@@ -59,6 +69,17 @@ class Checkers:
             self.closes[effect.key] = effect
         elif isinstance(effect.message, Handoff):
             self._see_handoff(model, effect.message)
+
+    def _see_place(self, subserver: int, effect: Emit | Send) -> None:
+        """A life is on one replica of each model, and stays there."""
+        message = effect if isinstance(effect, Emit) else effect.message
+        assert isinstance(message, Emit | Handoff), effect
+        places = self._places[message.key]
+        touched = [subserver, effect.target] if isinstance(effect, Send) else [subserver]
+        for number in touched:
+            model = self.replicas.models[number]
+            check(places[model] in (None, number), "on two replicas of a model", message, places, number)
+            places[model] = number
 
     def _see_emit(self, model: int, emit: Emit) -> None:
         text, held = self.commits[emit.key], self._held[emit.key]
@@ -88,12 +109,12 @@ class Checkers:
 
     def after_turn(self, schedulers: Sequences[Scheduler], touched: Iterable[int]) -> None:
         """Blocks are conserved, copies are prefixes of the committed text, one model at most may append."""
-        for model in touched:
-            scheduler = schedulers[model]
+        for subserver in touched:
+            scheduler = schedulers[subserver]
             scheduler.check_integrity()
             for sequence in scheduler.roster.queues:
                 tokens = self.commits[sequence.key].tokens
-                check(sequence.tokens == tokens[: len(sequence.tokens)], "not a prefix", model, sequence)
+                check(sequence.tokens == tokens[: len(sequence.tokens)], "not a prefix", subserver, sequence)
         owned = [key for scheduler in schedulers for key in _owned(scheduler)]
         check(len(owned) == len(set(owned)), "two models may append", owned)
 
@@ -113,6 +134,7 @@ class Checkers:
             check(not left, "left behind", scheduler.settings.model, left)
             check(scheduler.roster.kv.pool.num_held == 0, "blocks left behind", scheduler.settings.model)
             check(not scheduler.roster.live, "still live", scheduler.roster.live)
+            check(not any(scheduler.roster.placement.load), "still placed", scheduler.roster.placement)
         if self.is_mortal:
             return  # what the dead had counted is gone
         committed = sum(scheduler.counters.committed for scheduler in schedulers)

@@ -8,7 +8,7 @@ of that instant, so a trace depends on the seed alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from router_backend.core.effects import Effect, Send
+from router_backend.core.replicas import Replicas, least_loaded
 from router_backend.core.request import ModelIndex, Request, RequestKey
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit
@@ -35,12 +36,14 @@ from router_backend.simulation.script import SCRIPT, Script
 from router_backend.simulation.trace import Trace
 
 HOME = -1
-"""The home's address; models have their index."""
+"""The home's address; subservers have their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is simulated. Times in seconds; `latencies_s` per model as in `EngineSettings`.
+    """What is simulated: by the number of every subserver, its scheduler and its step times.
+
+    Times in seconds; `latencies_s` as in `EngineSettings`.
 
     After `request_s_max` the home aborts a request everywhere, and after `grace_s` more it ends it by
     itself. Its own words are never lost, other messages are if the network's conditions say so.
@@ -54,9 +57,13 @@ class Deployment:
     request_s_max: float = math.inf
     grace_s: float = 64.0
 
+    @property
+    def replicas(self) -> Replicas:
+        return self.schedulers[0].replicas
+
     def book(self, model: int) -> PolicyBook:
         """The real policies of one model."""
-        names = tuple(f"model{index}" for index in range(len(self.schedulers)))
+        names = tuple(f"model{index}" for index in range(len(self.replicas.counts)))
         return PolicyBook(Place(ModelIndex(model), names, ModelIndex(0), self.script.vocab_size))
 
 
@@ -109,10 +116,10 @@ class Cluster:
         self.home = Home()
         self.trace = Trace()
         self.launches: list[LaunchRecord] = []
-        models = range(len(deployment.schedulers))
-        self._books = books or [deployment.book(model) for model in models]
-        self.nodes = [self._node(model) for model in models]
-        self.checkers = Checkers(self.commits, len(models), deployment.conditions.drop_p > 0)
+        self.replicas = deployment.replicas
+        self._books = books or [deployment.book(model) for model in self.replicas.models]
+        self.nodes = [self._node(number) for number in range(len(self.replicas))]
+        self.checkers = Checkers(self.commits, self.replicas, deployment.conditions.drop_p > 0)
         self._touched: set[int] = set()
 
     @property
@@ -152,15 +159,15 @@ class Cluster:
         """Violation unless everything has ended and nothing is left."""
         self.checkers.at_end(self.schedulers, self.home)
 
-    def _node(self, model: int) -> Node:
+    def _node(self, number: int) -> Node:
         deployment = self.deployment
-        settings = deployment.schedulers[model]
-        assert settings.model == model, (settings.model, model)
+        settings = deployment.schedulers[number]
+        assert settings.subserver == number, (settings, number)
         engine_settings = EngineSettings(
-            model, settings.num_blocks, settings.block_size, deployment.latencies_s[model]
+            settings.model, settings.num_blocks, settings.block_size, deployment.latencies_s[number]
         )
         engine = Engine(engine_settings, deployment.script, self.commits)
-        return Node(Scheduler(settings, self._books[model]), engine)
+        return Node(Scheduler(settings, self._books[number]), engine)
 
     def _handle(self, event: object) -> None:
         match event:
@@ -182,11 +189,31 @@ class Cluster:
         entry = self._books[0].router(request.policy).entry(request)
         self.home.open(request, self.now)
         self.commits.open(request)
-        self.checkers.admitted(request, entry)
-        self._post(HOME, entry, Admit(request))
+        self._admit(request, entry)
         if self.deployment.request_s_max < math.inf:
             at = self.now + self.deployment.request_s_max
             self.clock.schedule(at, Abandon(request.key, is_last=True))
+
+    def _admit(self, request: Request, entry: ModelIndex, answer: tuple[int, ...] = ()) -> None:
+        """Give a life to the replica of its entry model that has the fewest, as far as the home knows."""
+        living = [replica for replica in self.replicas.of(entry) if replica not in self._lost()]
+        chosen = least_loaded(living or self.replicas.of(entry), self._home_load(), request.request_id)
+        assert chosen is not None, entry
+        self.home.answers[self.home.client_of[request.key]].replica = chosen
+        self.checkers.admitted(request, chosen, len(answer))
+        self._post(HOME, chosen, Admit(request, answer))
+
+    def _lost(self) -> Container[int]:
+        """Subservers that the home knows to be away."""
+        return ()
+
+    def _home_load(self) -> list[int]:
+        """By subserver: the open answers that begin there."""
+        load = [0] * len(self.nodes)
+        for answer in self.home.answers.values():
+            if answer.replica is not None and answer.ended_at is None:
+                load[answer.replica] += 1
+        return load
 
     def _abort(self, event: Abandon) -> None:
         """Told to every subserver; the deadline's also ends what nobody closes any more."""

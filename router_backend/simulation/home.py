@@ -30,6 +30,8 @@ class Answer:
     lives: Lives | None = None
     """In a system whose models may die; `request` is the present life then, begun by `start`."""
     start: Start | None = None
+    replica: int | None = None
+    """The subserver that its present life began on."""
 
     @property
     def token_ids(self) -> list[int]:

@@ -7,15 +7,17 @@ way to it; a sleeping one finds its letters and its step where it left them, tho
 
 from __future__ import annotations
 
+from collections.abc import Container
 from collections.abc import Sequence as Sequences
 
 import numpy as np
 
 from router_backend.core.effects import Close
 from router_backend.core.errors import PeerLostError
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, Request, RequestKey
 from router_backend.handoff.codec import Message, pack, unpack
-from router_backend.handoff.message import Abort, Admit, Finished, Handoff
+from router_backend.handoff.message import Abort, Finished, Handoff
 from router_backend.policies.registry import PolicyBook
 from router_backend.simulation.cluster import HOME, Abandon, Cluster, Delivery, Deployment, StepDone
 from router_backend.simulation.home import Answer
@@ -138,7 +140,7 @@ class MortalCluster(Cluster):
         if model in view.lost:
             view.lost.discard(model)
             if observer != HOME:
-                self.nodes[observer].scheduler.restore_peer(ModelIndex(model))
+                self.nodes[observer].scheduler.restore_peer(ReplicaIndex(model))
             for farewell in view.farewells.again(str(model)):
                 self._post(observer, model, farewell)
 
@@ -146,12 +148,21 @@ class MortalCluster(Cluster):
         self.trace.add(self.now, "loses", observer, str(model))
         self._views[observer].lost.add(model)
         if observer != HOME:
-            self._perform(observer, self.nodes[observer].scheduler.lose_peer(ModelIndex(model)))
+            self._perform(observer, self.nodes[observer].scheduler.lose_peer(ReplicaIndex(model)))
             return
         for answer in self.home.answers.values():
-            start = answer.start if answer.ended_at is None else None
-            if start is not None and start.is_hit(ModelIndex(model), self.faults.loss.choice):
+            if answer.ended_at is None and self._is_hit(answer, model):
                 self._recover(answer)
+
+    def _is_hit(self, answer: Answer, subserver: int) -> bool:
+        """As `FrontDesk` decides it: of a model with other replicas, the home knows the first place only."""
+        model = self.replicas.models[subserver]
+        if self.replicas.counts[model] > 1:
+            return answer.replica == subserver
+        return answer.start is not None and answer.start.is_hit(model, self.faults.loss.choice)
+
+    def _lost(self) -> Container[int]:
+        return self._views[HOME].lost
 
     def _receive(self, letter: Letter) -> None:
         """What a process had written when it died may or may not have left it; nothing is read for it."""
@@ -207,12 +218,12 @@ class MortalCluster(Cluster):
 
     def _arrive(self, request: Request) -> None:
         entry = self._books[0].router(request.policy).entry(request)
-        others = [ModelIndex(model) for model in range(len(self.nodes)) if model != entry]
+        others = [ModelIndex(model) for model in range(len(self.replicas.counts)) if model != entry]
         super()._arrive(request)
         answer = self.home.answers[request.key]
         answer.lives = Lives(self.faults.loss, request, (entry, *others))
         answer.start = Start(request, answer.lives.needed)
-        if self._views[HOME].lost:
+        if not all(self._up()):
             self._recover(answer)
 
     def _abort(self, event: Abandon) -> None:
@@ -242,14 +253,19 @@ class MortalCluster(Cluster):
         if lives.first.key in self._leavers:
             self.home.give_up(lives.first.key, self.now)
             return
-        up = [model not in self._views[HOME].lost for model in range(len(self.nodes))]
-        match lives.next(up, self.now):
+        match lives.next(self._up(), self.now):
             case Start() as start:
                 self._begin(answer, start)
             case GiveUp():
                 self.home.give_up(lives.first.key, self.now)
             case _:
                 self.clock.schedule(self.now + AGAIN_S, Again(lives.first.key))
+
+    def _up(self) -> list[bool]:
+        """By model: the home believes that one of its replicas is there."""
+        lost = self._views[HOME].lost
+        models = range(len(self.replicas.counts))
+        return [any(replica not in lost for replica in self.replicas.of(model)) for model in models]
 
     def _begin(self, answer: Answer, start: Start) -> None:
         tokens, request = tuple(answer.token_ids), start.request
@@ -258,5 +274,4 @@ class MortalCluster(Cluster):
         assert answer.lives is not None
         self.home.client_of[request.key] = answer.lives.first.key
         self.commits.open(request, tokens)
-        self.checkers.admitted(request, start.entry, len(tokens))
-        self._post(HOME, start.entry, Admit(request, tokens))
+        self._admit(request, start.entry, tokens)

@@ -15,7 +15,7 @@ from router_backend.stream.lives import LossPolicy
 
 
 class Outage(NamedTuple):
-    """Model number `model` is away from `at` on for `lasts_s` seconds: killed, or only stopped."""
+    """Subserver number `model` is away from `at` on for `lasts_s` seconds: killed, or only stopped."""
 
     model: int
     at: float

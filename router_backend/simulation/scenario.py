@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from router_backend.core.replicas import ReplicaIndex, Replicas
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.scheduler.rounds import Mode
 from router_backend.scheduler.settings import SchedulerSettings
@@ -40,10 +41,11 @@ class Scenario:
     @property
     def arguments(self) -> str:
         """What `--replay` needs to build it again."""
-        deployment = self.deployment
+        deployment, counts = self.deployment, self.deployment.replicas.counts
         mode = deployment.schedulers[0].mode.value
-        found = f"{self.seed} {len(deployment.schedulers)} {deployment.conditions.drop_p} {mode}"
-        return found if self.faults is None else f"{found} {self.faults.loss.choice.value}"
+        found = f"{self.seed} {len(counts)} {deployment.conditions.drop_p} {mode}"
+        found = found if self.faults is None else f"{found} {self.faults.loss.choice.value}"
+        return found if max(counts) == 1 else f"{found} --replicas {','.join(map(str, counts))}"
 
     def cluster(self) -> Cluster:
         faults = self.faults
@@ -91,7 +93,7 @@ class Scenario:
 
     def check_texts(self, cluster: Cluster) -> None:
         """Complete answers are the oracle's; those that were cut off are the beginning of them."""
-        script, models = self.deployment.script, len(self.deployment.schedulers)
+        script, models = self.deployment.script, len(self.deployment.replicas.counts)
         for request in self.requests:
             answer = cluster.home.answers[request.key]
             tokens, writers = expected_answer(request, script, models)
@@ -104,18 +106,22 @@ class Scenario:
             assert is_cut or length == len(tokens), (request, answer.close)
 
 
-def mortal_scenario(seed: int, models: int, drop_p: float, choice: PeerLoss) -> Scenario:
-    """The same systems with models that are killed or stopped, one to six times, for a moment or for long."""
-    found = scenario(seed, models, drop_p)
+def mortal_scenario(
+    seed: int, models: int, drop_p: float, choice: PeerLoss, counts: tuple[int, ...] = ()
+) -> Scenario:
+    """The same systems with subservers that are killed or stopped, one to six times, for a moment or for
+    long. `counts` as for `scenario`."""
+    found = scenario(seed, models, drop_p, counts=counts)
+    subservers = len(found.deployment.schedulers)
     rng = np.random.default_rng([seed, 2])
     outages: list[Outage] = []
-    ends = [0.0] * models
+    ends = [0.0] * subservers
     for _ in range(int(rng.integers(1, 7))):
-        model = int(rng.integers(models))
-        at = ends[model] + 1 / 16 + float(rng.integers(0, 240)) / 8
+        number = int(rng.integers(subservers))
+        at = ends[number] + 1 / 16 + float(rng.integers(0, 240)) / 8
         lasts_s = float(rng.integers(1, 160)) / 8
-        ends[model] = at + lasts_s
-        outages.append(Outage(model, at, lasts_s, bool(rng.random() < 0.5)))
+        ends[number] = at + lasts_s
+        outages.append(Outage(number, at, lasts_s, bool(rng.random() < 0.5)))
     names = tuple(f"model{index}" for index in range(models))
     faults = Faults(LossPolicy(names, choice, retry_s=1000.0, lives_max=1000), tuple(outages))
     schedulers = tuple(map(_impatient, found.deployment.schedulers))
@@ -128,10 +134,17 @@ def _impatient(settings: SchedulerSettings) -> SchedulerSettings:
     return replace(settings, deadline_s=min(settings.deadline_s, 8.0))
 
 
-def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.DELAYED) -> Scenario:
+def scenario(
+    seed: int,
+    models: int = 2,
+    drop_p: float = 0.0,
+    mode: Mode = Mode.DELAYED,
+    counts: tuple[int, ...] = (),
+) -> Scenario:
     """1 to 16 requests on `models` models, over a bad network, in pools that are too small for them.
 
-    The barrier modes need links that keep their order and repeat nothing, as sockets do.
+    `counts` are the replicas of every model, one each by default. The barrier modes need links that keep
+    their order and repeat nothing, as sockets do.
     """
     rng = np.random.default_rng(seed)
     script = Script(end_p=float(rng.choice([0.0, 0.05])))
@@ -143,9 +156,11 @@ def scenario(seed: int, models: int = 2, drop_p: float = 0.0, mode: Mode = Mode.
         if rng.random() < 0.15
     )
     schedulers = _schedulers(rng, models, max(request.length_max for request in requests))
+    latencies_s = tuple(_latency(rng, model) for model in range(models))
+    replicas = Replicas(counts or (1,) * models)
     deployment = Deployment(
-        schedulers=tuple(replace(settings, mode=mode) for settings in schedulers),
-        latencies_s=tuple(_latency(rng, model) for model in range(models)),
+        schedulers=_replicated(tuple(replace(one, mode=mode) for one in schedulers), replicas),
+        latencies_s=tuple(latencies_s[model] for model in replicas.models),
         script=script,
         conditions=_ordered(rng) if mode.is_barrier else _conditions(rng, drop_p),
         seed=seed,
@@ -178,6 +193,17 @@ def with_reused_ids(found: Scenario) -> Scenario:
         last[name] = index
     cancels = tuple(left_at.items())
     return replace(found, requests=tuple(requests), arrivals=tuple(arrivals), cancels=cancels)
+
+
+def _replicated(
+    schedulers: tuple[SchedulerSettings, ...], replicas: Replicas
+) -> tuple[SchedulerSettings, ...]:
+    """One for every subserver, of those of every model."""
+    found = []
+    for number, model in enumerate(replicas.models):
+        which = replicas.of(model).index(ReplicaIndex(number))
+        found.append(replace(schedulers[model], counts=replicas.counts, replica=which))
+    return tuple(found)
 
 
 def _request(rng: np.random.Generator, index: int, models: int) -> Request:

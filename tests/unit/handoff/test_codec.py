@@ -37,7 +37,7 @@ def test_a_message_comes_back_equal(message):
     [
         ([b"\x01\x00"], "expected a header of 2 bytes"),
         ([b"\x01", b""], "expected a header of 2 bytes"),
-        ([bytes([SCHEMA + 1, 0]), b""], "schema 3, but this process speaks 2"),
+        ([bytes([SCHEMA + 1, 0]), b""], f"schema {SCHEMA + 1}, but this process speaks {SCHEMA}"),
         ([bytes([SCHEMA, 200]), b""], "unknown kind 200"),
         ([bytes([SCHEMA, 0]), b"\xc1"], "Handoff"),
         ([bytes([SCHEMA, 5]), b"\x80"], "missing required field `request_id`"),

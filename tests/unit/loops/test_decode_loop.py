@@ -26,6 +26,7 @@ from python_backend.loops.loop_figures import LoopFigures, Phase
 from python_backend.runner.base import RunnerInfo
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
 from router_backend.core.errors import ConfigError, EngineLostError, RemoteProtocolError, RunnerError
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, Request, RequestId, Sampling
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
@@ -205,10 +206,12 @@ def test_a_request_that_cannot_be_taken_in_is_closed_everywhere(is_handed_over: 
     request = Request(RequestId("a"), (1, 2), 9)
     small, large = ModelIndex(0), ModelIndex(1)
     handoff = Handoff(RequestId("a"), 0, large, small, 0, 0, (1, 2, 7), (3, 3), request=request)
-    loop_of(world, handoff if is_handed_over else Admit(request)).turn()
+    loop = loop_of(world, handoff if is_handed_over else Admit(request))
+    loop.farewells = farewells
+    loop.turn()
 
     close = Close("front", RequestId("a"), 0, Reason.ERROR, int(is_handed_over), str(world.refusal))
-    farewell = Send(large, Finished(RequestId("a"), 0, small))
+    (farewell,) = farewells(request)
     assert world.performed == [[close, farewell] if is_handed_over else [close]]
 
 
@@ -227,16 +230,21 @@ def held_sequence(state: State = State.RUNNING) -> Sequence:
     return Sequence(Request(RequestId("held"), (1, 2), 9), ModelIndex(0), 1, [1, 2, 7], [3, 0], state)
 
 
+def farewells(request: Request) -> list[Effect]:
+    """What the scheduler of the small model would tell the large one."""
+    return [Send(ReplicaIndex(1), Finished(request.request_id, 0, ReplicaIndex(0)))]
+
+
 def last_words(text: str) -> list[Effect]:
     """What ends `held_sequence` everywhere."""
     close = Close("front", RequestId("held"), 0, Reason.ERROR, 1, f"TR_PEER_LOST: {text}")
-    return [close, Send(ModelIndex(1), Finished(RequestId("held"), 0, ModelIndex(0)))]
+    return [close, *farewells(held_sequence().request)]
 
 
 def test_a_stopped_loop_closes_what_it_holds_and_what_has_just_come() -> None:
     world = Remembering()
     loop = loop_of(world, Admit(Request(RequestId("new"), (1,), 9)), abort("other"))
-    loop.held = lambda: [held_sequence()]
+    loop.held, loop.farewells = lambda: [held_sequence()], farewells
     loop.stop()
     loop.run()
 
@@ -259,7 +267,7 @@ def test_a_broken_invariant_ends_the_loop_loudly_after_closing_everything(error:
     world = Remembering(PLAN)
     world.failure = error
     loop = loop_of(world)
-    loop.held = lambda: [held_sequence()]
+    loop.held, loop.farewells = lambda: [held_sequence()], farewells
 
     with pytest.raises(type(error)):
         loop.run()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
+from router_backend.core.replicas import Replicas
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.message import Finished, Handoff
 from router_backend.simulation.checkers import Checkers, Violation
@@ -37,7 +38,7 @@ def checkers(*effects: Effect, is_lossy: bool = False) -> Checkers:
     """The books after the small model has admitted the request and caused these effects."""
     commits = CommitLog()
     commits.open(ASKED)
-    books = Checkers(commits, 2, is_lossy)
+    books = Checkers(commits, Replicas((1, 1)), is_lossy)
     books.admitted(ASKED, SMALL)
     for effect in effects:
         books.see(SMALL, effect)
