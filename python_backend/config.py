@@ -14,7 +14,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from python_backend.addresses import address_problem
+from python_backend.replica_names import replica_problem, subserver_names
 from router_backend.core.errors import ConfigError
+from router_backend.core.replicas import ReplicaIndex, Replicas
+from router_backend.core.request import ModelIndex
 from router_backend.scheduler.rounds import Mode
 from router_backend.stream.lives import LossPolicy, PeerLoss
 
@@ -22,6 +25,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")]
 """host:port; an IPv6 address stands in brackets."""
 
+
+Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")]
 
 FRONTS = ("token_router", "router")
 """The Triton models that own clients: one of each door."""
@@ -62,8 +67,13 @@ class ModelSettings(Settings):
     """Scripted engine only: JSON file relative to the repository."""
     dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"
     """How weights are kept; auto = float32 for a small model, float16 beyond. Sums are float32 in both."""
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
+    device: Device = "cpu"
     """Where weights and KV live. Models on one device share its memory budget."""
+    replicas: int = Field(1, ge=1, le=64)
+    """How many subservers serve this model, each with an engine and a KV pool of its own: the Triton models
+    `<name>`, `<name>_2`, `<name>_3` ... (docs/hosts.md)."""
+    devices: tuple[Device, ...] = ()
+    """The device of each replica, where they are not all on `device`."""
     attention: Literal["auto", "flashinfer", "flash_attn", "sdpa"] = "auto"
     """On a GPU; auto = the first of these that is installed."""
     graph_batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
@@ -93,6 +103,8 @@ class ModelSettings(Settings):
         if self.heads and self.engine in HEADLESS:
             names = ", ".join(sorted(self.heads))
             raise ValueError(f"heads: the {self.engine} engine of {self.name!r} cannot score {names}")
+        if self.devices and len(self.devices) != self.replicas:
+            raise ValueError(f"devices: {len(self.devices)} for {self.replicas} replicas: name one for each")
         if self.tensor_parallel > 1 and self.engine not in PARALLEL:
             raise ValueError(f"tensor_parallel: the {self.engine} engine of {self.name!r} runs on one device")
         return self
@@ -188,6 +200,7 @@ class Deployment(Settings):
         names = [model.name for model in self.models]
         if len(set(names)) != len(names):
             raise ValueError(f"models: names must differ, got {names}")
+        self._check_replicas()
         if self.entry and self.entry not in names:
             raise ValueError(f"entry: {self.entry!r} is not one of {names}")
         if self.thresholds == "auto" and self.mode is not Mode.DELAYED:
@@ -196,8 +209,18 @@ class Deployment(Settings):
             self._check_addresses()
         return self
 
+    def _check_replicas(self) -> None:
+        problem = replica_problem(self._counted, FRONTS)
+        if problem:
+            raise ValueError(problem)
+        if self.mode.is_barrier and not self.replicas.is_single:
+            raise ValueError(
+                f"replicas: mode {self.mode.value} knows one of each model: use delayed or eager_async"
+            )
+
     def _check_addresses(self) -> None:
-        problem = address_problem(self.addresses, self.listen, self.names, bool(self.keys) or self.insecure)
+        is_protected = bool(self.keys) or self.insecure
+        problem = address_problem(self.addresses, self.listen, self.subservers, is_protected)
         if problem:
             raise ValueError(problem)
 
@@ -206,13 +229,26 @@ class Deployment(Settings):
         return tuple(model.name for model in self.models)
 
     @property
+    def replicas(self) -> Replicas:
+        return Replicas(tuple(model.replicas for model in self.models))
+
+    @property
+    def subservers(self) -> tuple[str, ...]:
+        """Names of all subservers by their number (`Replicas`): the models, then their further replicas."""
+        return subserver_names(self._counted)
+
+    @property
+    def _counted(self) -> list[tuple[str, int]]:
+        return [(model.name, model.replicas) for model in self.models]
+
+    @property
     def loss(self) -> LossPolicy:
         return LossPolicy(self.names, self.on_peer_loss, self.retry_s)
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """Everybody who listens: the subservers and the doors."""
-        return (*self.names, *FRONTS)
+        return (*self.subservers, *FRONTS)
 
     @property
     def entry_index(self) -> int:
@@ -226,6 +262,19 @@ class Deployment(Settings):
 
     def model(self, name: str) -> ModelSettings:
         return self.models[self.names.index(name)]
+
+    def model_of(self, subserver: str) -> ModelIndex:
+        """The model that `subserver` (its name) serves."""
+        return self.replicas.models[self.subservers.index(subserver)]
+
+    def served(self, subserver: str) -> ModelSettings:
+        """What `subserver` is to be: its model, on its own device."""
+        replicas, number = self.replicas, ReplicaIndex(self.subservers.index(subserver))
+        model = self.models[replicas.models[number]]
+        if not model.devices:
+            return model
+        copy = replicas.of(replicas.models[number]).index(number)
+        return model.model_copy(update={"device": model.devices[copy]})
 
 
 def parse_deployment(text: str, source: str) -> Deployment:

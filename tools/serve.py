@@ -167,7 +167,7 @@ def serve(options: argparse.Namespace, interrupts: Interrupts) -> int:
         openai = OpenAIProcess(_openai_options(options), folder / "openai.log")
         interrupts.hurry = lambda: _end_now(server, openai)
         try:
-            return _started(server, openai, Loaded(shown, deployment.names), interrupts)
+            return _started(server, openai, Loaded(shown, deployment.subservers), interrupts)
         finally:
             openai.stop()
             server.stop()

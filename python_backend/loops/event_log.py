@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from router_backend.core.effects import Effect, Send
 from router_backend.core.errors import ConfigError
-from router_backend.core.request import ModelIndex
 from router_backend.handoff.message import Handoff
 from router_backend.scheduler.batch import BatchPlan
 
@@ -46,8 +45,10 @@ class Step(NamedTuple):
 class EventLog:
     """`note` from the decode loop, `stop` from any thread, everything else in `run`'s thread."""
 
-    def __init__(self, folder: Path, models: tuple[str, ...], index: ModelIndex) -> None:
-        """Opens `folder`/<model>.jsonl to append; ConfigError when that cannot be."""
+    def __init__(self, folder: Path, models: tuple[str, ...], index: int) -> None:
+        """`models` are the names of all subservers, `index` is this one.
+
+        Opens `folder`/<model>.jsonl to append; ConfigError when that cannot be."""
         self._path = folder / f"{models[index]}.jsonl"
         self._models = models
         self._index = index

@@ -42,7 +42,10 @@ class Gauges:
     unsent: int = 0
     """Responses that clients have not taken, over all live requests."""
     peers_up: tuple[bool, ...] = ()
+    """By subserver."""
     is_draining: bool = False
+    models_up: tuple[bool, ...] = ()
+    """By model: one of its replicas is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class FrontSnapshot:
     @property
     def is_ready(self) -> bool:
         """New requests can be served by every model."""
-        return all(self.gauges.peers_up) and not self.gauges.is_draining
+        return all(self.gauges.models_up) and not self.gauges.is_draining
 
 
 class FrontCounts:

@@ -23,7 +23,8 @@ from python_backend.loops.story import Story
 from python_backend.text.base import TextCodec
 from router_backend.core.effects import Close, Emit, Reason
 from router_backend.core.errors import CapacityError, PeerLostError, RemoteProtocolError, RouterError
-from router_backend.core.request import ModelIndex, RequestId
+from router_backend.core.replicas import ReplicaIndex
+from router_backend.core.request import RequestId
 from router_backend.handoff.message import Abort, Admit
 from router_backend.stream.admission import AdmissionLimits, Occupancy
 from router_backend.stream.answer import Answer, Delivery, TextSource, split_code
@@ -67,10 +68,9 @@ class FrontDesk:
         return len(self._open)
 
     def gauges(self) -> Gauges:
-        unsent = sum(opened.port.unsent for opened in self._open.values())
-        return Gauges(
-            self._live, len(self._open) - self._live, unsent, self._peers.up(), self.is_draining
-        )
+        unsent, peers = sum(opened.port.unsent for opened in self._open.values()), self._peers
+        queued = len(self._open) - self._live
+        return Gauges(self._live, queued, unsent, peers.subservers_up(), self.is_draining, peers.up())
 
     def take_aborts(self) -> list[Abort]:
         """What the subservers must be told; each is returned once."""
@@ -167,14 +167,15 @@ class FrontDesk:
             elif opened.answer is not None:
                 self._deliver(opened, opened.answer.on_tick(opened.port.unsent, now), now)
 
-    def on_lost(self, model: ModelIndex, now: float) -> None:
-        """`model` is gone, and with it the lives that cannot do without it."""
-        lost = f"the process of model {self._peers.name(model)!r} died while it held the request"
+    def on_lost(self, subserver: ReplicaIndex, now: float) -> None:
+        """`subserver` is gone, and with it the lives that cannot do without it."""
+        name = self._peers.subserver_name(subserver)
+        lost = f"the process of model {name!r} died while it held the request"
         for opened in list(self._living.values()):
             answer, life = opened.answer, opened.life
             if answer is None or life is None or answer.is_closed:
                 continue
-            if life.is_hit(model, self._loss.choice):
+            if self._peers.is_hit(subserver, life, opened.subserver, self._loss.choice):
                 self._lose(opened, lost, now)
 
     def end(self, request_id: RequestId, reason: Reason, cause: tuple[str, str], now: float) -> None:
@@ -206,7 +207,8 @@ class FrontDesk:
 
     def _begin(self, opened: OpenRequest, start: Start, answer: Sequence[int]) -> bool:
         """Begin a life; False when its entry's queue is full."""
-        if not self._peers.post(start.entry, Admit(start.request, tuple(answer))):
+        opened.subserver = self._peers.admit(start.entry, Admit(start.request, tuple(answer)))
+        if opened.subserver is None:
             return False
         opened.life = start
         self._living[start.request.request_id] = opened
@@ -279,6 +281,8 @@ class FrontDesk:
         if opened.life is not None:
             del self._living[opened.life.request.request_id]
             opened.life = None
+            if opened.subserver is not None:
+                self._peers.release(opened.subserver)
 
     def _abort(self, opened: OpenRequest) -> None:
         if opened.life is not None and not opened.is_aborted:

@@ -6,8 +6,11 @@ from python_backend.loops.flat_samples import Samples, histogram_samples, labell
 from python_backend.loops.front_counts import FrontSnapshot
 
 
-def samples(snapshot: FrontSnapshot, names: tuple[str, ...]) -> Samples:
-    """`names` are the models in deployment order. Names that end in `_total` only grow."""
+def samples(
+    snapshot: FrontSnapshot, names: tuple[str, ...], subservers: tuple[str, ...] = ()
+) -> Samples:
+    """`names` are the models in deployment order, `subservers` all of their replicas, by default one each.
+    Names that end in `_total` only grow."""
     gauges = snapshot.gauges
     found = {
         "live_requests": float(gauges.live),
@@ -23,7 +26,7 @@ def samples(snapshot: FrontSnapshot, names: tuple[str, ...]) -> Samples:
         **labelled("request_errors_total", "reason", snapshot.errors),
         **labelled("deadline_exceeded_total", "where", snapshot.deadlines),
         **labelled("tokens_delivered_total", "model", dict(zip(names, snapshot.tokens, strict=True))),
-        **labelled("peer_up", "model", dict(zip(names, gauges.peers_up, strict=True))),
+        **labelled("peer_up", "model", dict(zip(subservers or names, gauges.peers_up, strict=True))),
     }
     for name, histogram in snapshot.spreads.items():
         found |= histogram_samples(name, histogram)

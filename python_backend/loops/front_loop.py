@@ -87,7 +87,7 @@ class FrontLoop:
         self._transport = transport
         self._clock = clock
         self._counts = FrontCounts(len(parts.deployment.models))
-        self._peers = FrontPeers(parts.deployment.names, transport, settings.peer_timeout_s, now)
+        self._peers = FrontPeers(parts.deployment, transport, now)
         self._desk = FrontDesk(parts.deployment, self._peers, self._counts, parts.text)
         watch = Stopwatch(clock)
         self._desk.timed = watch.text

@@ -10,6 +10,7 @@ from python_backend.loops.front_counts import FrontCounts
 from python_backend.loops.request_door import Ticket
 from python_backend.loops.story import Story
 from router_backend.core.errors import RouterError
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import RequestId
 from router_backend.stream.answer import Answer, Delivery, Terms
 from router_backend.stream.lives import Lives, Start
@@ -31,6 +32,8 @@ class OpenRequest:
     lives: Lives | None = None
     life: Start | None = None
     """What the subservers know it as; None before it started and between two lives."""
+    subserver: ReplicaIndex | None = None
+    """Where the life began."""
     loss: str = ""
     """How the last life was lost."""
     is_aborted: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from python_backend.config import Deployment
@@ -18,13 +19,18 @@ from python_backend.loops.step_tally import StepTally
 from router_backend import native
 from router_backend.core.effects import Effect, Send
 from router_backend.core.errors import ConfigError
+from router_backend.core.replicas import ReplicaIndex, Replicas
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.message import Observation, Thresholds
 from router_backend.planner.adaptation import Adaptation, AdaptationSettings, unhurried
 from router_backend.planner.controller import UNHURRIED, Cause
 from router_backend.planner.latency import StepLatency
 from router_backend.planner.profile import parse_profile
+from router_backend.scheduler.gate import Table
 from router_backend.scheduler.rounds import LEADER
+
+FIRST = ReplicaIndex(LEADER)
+"""Who leads: the first replica of the leading model."""
 
 
 class Adapting:
@@ -33,7 +39,7 @@ class Adapting:
     def __init__(
         self,
         deployment: Deployment,
-        model: ModelIndex,
+        subserver: ReplicaIndex,
         inbox: Inbox[DecodeEvent],
         clock: Callable[[], float],
     ) -> None:
@@ -42,10 +48,12 @@ class Adapting:
         self.is_on = deployment.thresholds == "auto"
         self.planning: PlanningLoop | None = None
         self._inbox = inbox
-        models = range(len(deployment.models))
-        self._peers = [ModelIndex(peer) for peer in models if peer != model]
-        self._tally = StepTally(model, ModelIndex(deployment.entry_index), len(models))
-        if self.is_on and model == LEADER:
+        self._replicas = deployment.replicas
+        everybody = map(ReplicaIndex, range(len(self._replicas)))
+        self._peers = [peer for peer in everybody if peer != subserver]
+        model, entry = self._replicas.models[subserver], ModelIndex(deployment.entry_index)
+        self._tally = StepTally(model, entry, len(deployment.models))
+        if self.is_on and subserver == FIRST:
             adaptation = _adaptation(deployment, clock())
             self.planning = PlanningLoop(LEADER, adaptation, self._announce, clock)
 
@@ -59,7 +67,7 @@ class Adapting:
         if seen is None:
             return
         if self.planning is None:
-            self.perform([Send(LEADER, seen)])
+            self.perform([Send(FIRST, seen)])
         else:
             self.planning.hear(seen)
 
@@ -81,8 +89,18 @@ class Adapting:
         }
 
     def _announce(self, thresholds: Thresholds) -> None:
+        thresholds = replace(thresholds, table=shared(thresholds.table, self._replicas))
         self._inbox.put(thresholds)
         self.perform([Send(peer, thresholds) for peer in self._peers])
+
+
+def shared(table: Table, replicas: Replicas) -> Table:
+    """A plan for one subserver of each model, for several: each gets its share of a model's requests, and
+    waits for a batch of that share. The planner does not know replicas: this is no optimum."""
+    if replicas.is_single:
+        return table
+    rows = [zip(row, replicas.counts, strict=True) for row in table]
+    return tuple(tuple(-(-threshold // count) for threshold, count in row) for row in rows)
 
 
 def read_latencies(deployment: Deployment) -> tuple[StepLatency, ...] | None:

@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 def build_runner(deployment: Deployment, name: str, repository: Path, agreement: Agreement) -> ModelRunner:
-    """The engine of model `name`, loaded; ConfigError says what is wrong with its files or does not fit."""
+    """The engine of subserver `name`, loaded; ConfigError: what is wrong with its files, or does not fit."""
     plans = memory_plans(deployment, repository)
     for line in [line for plan in plans for line in plan.lines()]:
         _log.info("%s", line)
-    model = with_kv_tokens(deployment, plans).model(name)
-    index = ModelIndex(deployment.names.index(name))
+    model = with_kv_tokens(deployment, plans).served(name)
+    index = deployment.model_of(name)
     settings = engine_settings(model, index, repository, agreement.vocab_size)
     return runner_factory(model.engine)(settings)
 

@@ -47,6 +47,7 @@ class Front:
         transport: HandoffTransport | None = None,
     ) -> None:
         self._names = deployment.names
+        self._subservers = deployment.subservers
         self._identity = identity_samples(deployment, "front")
         text = load_tokenizer(tokenizer_dir(deployment, repository))
         dice = random.SystemRandom()
@@ -81,7 +82,7 @@ class Front:
     def snapshot(self) -> Mapping[str, float]:
         """The same as flat samples for the metrics page."""
         refused = {"peers_refused_total": float(self._transport.refused)}
-        return samples(self._loop.snapshot(), self._names) | refused | self._identity
+        return samples(self._loop.snapshot(), self._names, self._subservers) | refused | self._identity
 
     @property
     def is_running(self) -> bool:

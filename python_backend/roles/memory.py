@@ -23,19 +23,20 @@ AUTO = "auto"
 
 def memory_plans(deployment: Deployment, repository: Path) -> tuple[MemoryPlan, ...]:
     """One plan per device, in the order of the models; ConfigError with the sum where it does not fit."""
-    by_device: dict[str, list[ModelSettings]] = {}
-    for model in deployment.models:
+    by_device: dict[str, list[str]] = {}
+    for name in deployment.subservers:
+        model = deployment.served(name)
         if model.engine == "torch":
             for device in _devices(model):
-                by_device.setdefault(device, []).append(model)
-    return tuple(_plan(deployment, repository, device, models) for device, models in by_device.items())
+                by_device.setdefault(device, []).append(name)
+    return tuple(_plan(deployment, repository, device, names) for device, names in by_device.items())
 
 
 def with_kv_tokens(deployment: Deployment, plans: tuple[MemoryPlan, ...]) -> Deployment:
-    """The deployment with the size of every pool filled in."""
+    """The deployment with the size of every pool filled in: the same for all replicas of a model."""
     planned: dict[str, int] = {}
     for planned_model in [model for plan in plans for model in plan.models]:
-        name = planned_model.footprint.name
+        name = deployment.served(planned_model.footprint.name).name
         planned[name] = min(planned_model.kv_tokens, planned.get(name, planned_model.kv_tokens))
     sizes = [planned.get(model.name, model.kv_tokens or KV_TOKENS_DEFAULT) for model in deployment.models]
     models = tuple(
@@ -45,10 +46,12 @@ def with_kv_tokens(deployment: Deployment, plans: tuple[MemoryPlan, ...]) -> Dep
     return deployment.model_copy(update={"models": models})
 
 
-def _plan(deployment: Deployment, repository: Path, device: str, models: list[ModelSettings]) -> MemoryPlan:
+def _plan(deployment: Deployment, repository: Path, device: str, names: list[str]) -> MemoryPlan:
+    """`names` are subservers: every replica has weights and a pool of its own."""
     budget = _budget(deployment, device)
-    footprints = [_footprint(deployment, repository, model, budget) for model in models]
-    tokens_max = deployment.front.live_max * min(_length_max(deployment, repository, one) for one in models)
+    footprints = [_footprint(deployment, repository, name, budget) for name in names]
+    lengths = [_length_max(deployment, repository, deployment.served(name)) for name in names]
+    tokens_max = deployment.front.live_max * min(lengths)
     return plan_memory(device, budget, footprints, tokens_max)
 
 
@@ -72,8 +75,9 @@ def _length_max(deployment: Deployment, repository: Path, model: ModelSettings) 
 
 
 def _footprint(
-    deployment: Deployment, repository: Path, model: ModelSettings, budget: int | None
+    deployment: Deployment, repository: Path, name: str, budget: int | None
 ) -> Footprint:
+    model = deployment.served(name)
     config = load_model_config(model_dir(deployment, repository, model.name))
     length_max = _length_max(deployment, repository, model)
     limits = StepLimits(model.batch_tokens_max, model.batch_max, length_max)
@@ -82,7 +86,7 @@ def _footprint(
     here = model.tensor_parallel if model.device == CPU else 1
     heads = [repository / folder / WEIGHTS_FILE for folder in model.heads.values()]
     return Footprint(
-        model.name,
+        name,
         here * found.weights + sum(file.stat().st_size for file in heads if file.exists()),
         here * found.activations,
         here * found.kv_bytes_per_token,

@@ -34,7 +34,8 @@ from python_backend.roles.samples import Figures
 from python_backend.roles.subserver_figures import Gauged
 from python_backend.runner.base import ModelRunner, RunnerInfo
 from python_backend.transport.base import HandoffTransport
-from router_backend.core.request import ModelIndex, RequestId
+from router_backend.core.replicas import ReplicaIndex
+from router_backend.core.request import RequestId
 from router_backend.handoff.message import Beat
 from router_backend.scheduler.scheduler import Scheduler
 from router_backend.scheduler.settings import SchedulerSettings
@@ -46,7 +47,10 @@ JOIN_S = 10.0
 _Loop = HandoffLoop | ClientLoop | DecodeLoop | EventLog | PlanningLoop
 
 class Subserver:
-    """One model. `start` before anything else, `stop` once; `ask`, `cancel`, `snapshot` from any thread."""
+    """One model, or one replica of it.
+
+    `start` before anything else, `stop` once; `ask`, `cancel`, `snapshot` from any thread.
+    """
 
     def __init__(
         self,
@@ -73,7 +77,7 @@ class Subserver:
         door = _door(deployment, name, instance, self._scheduler.settings.tokens_max, runner.info)
         self._client = ClientLoop(door, inbox, clock)
         address = _address(deployment, name, instance, runner.info)
-        self._adapting = Adapting(deployment, self._scheduler.settings.model, inbox, clock)
+        self._adapting = Adapting(deployment, self._scheduler.settings.subserver, inbox, clock)
         doors = Doors(inbox, self._client.deliver, self._adapting.hear)
         self._handoff = HandoffLoop(address, transport, doors, clock)
         self._adapting.perform = self._handoff.perform
@@ -83,13 +87,14 @@ class Subserver:
         self._decode.publish = self._publish
         self._handoff.is_progressing = lambda: self._decode.busy_s() < deployment.front.stall_s
         self._decode.held = lambda: self._scheduler.roster.queues
+        self._decode.farewells = self._scheduler.roster.farewells
         loops: list[_Loop] = [self._handoff, self._client, self._decode]
         notes: list[Callable[[Step], None]] = [self._adapting.note] if self._adapting.is_on else []
         if self._adapting.planning is not None:
             loops.append(self._adapting.planning)
         if deployment.event_log:
-            index = self._scheduler.settings.model
-            event_log = EventLog(Path(deployment.event_log), deployment.names, index)
+            number = self._scheduler.settings.subserver
+            event_log = EventLog(Path(deployment.event_log), deployment.subservers, number)
             notes.append(event_log.note)
             loops.insert(0, event_log)
         self._decode.note = _one_of(notes)
@@ -168,7 +173,7 @@ class Subserver:
 def build_subserver(
     deployment: Deployment, name: str, repository: Path, environment: Mapping[str, str]
 ) -> Subserver:
-    """The subserver of model `name` in a server's process: real engine, the deployment's transport."""
+    """The subserver `name` in a server's process: real engine, the deployment's transport."""
     agreement = read_agreement(deployment, repository)
     runner = build_runner(deployment, name, repository, agreement)
     paths = {key: getattr(deployment, key) for key in ("event_log", "profile")}
@@ -188,7 +193,8 @@ def _one_of(notes: list[Callable[[Step], None]]) -> Callable[[Step], None]:
 def _scheduler(
     deployment: Deployment, name: str, info: RunnerInfo, agreed: Agreement, policies: Stopwatch
 ) -> Scheduler:
-    model, index = deployment.model(name), ModelIndex(deployment.names.index(name))
+    model, index = deployment.served(name), deployment.model_of(name)
+    replicas, number = deployment.replicas, ReplicaIndex(deployment.subservers.index(name))
     settings = SchedulerSettings(
         model=index,
         thresholds=deployment.standing_thresholds,
@@ -201,6 +207,8 @@ def _scheduler(
         mode=deployment.mode,
         draft_max=info.draft_max,
         parked_kv_max=model.parked_kv_max,
+        counts=replicas.counts,
+        replica=replicas.of(index).index(number),
     )
     book = agreed.book(deployment, index)
     book.wrap = policies.router
@@ -211,14 +219,15 @@ def _address(deployment: Deployment, name: str, instance: int, info: RunnerInfo)
     beat = Beat(
         endpoint=name,
         instance=instance,
-        model=deployment.names.index(name),
+        model=deployment.model_of(name),
         vocab_size=info.vocab_size,
         length_max=info.length_max,
         capacity_tokens=info.num_blocks * info.block_size,
         eos_ids=tuple(sorted(info.eos_ids)),
     )
     front = deployment.front
-    return Address(beat, deployment.names, front.heartbeat_ms / 1000.0, front.peer_timeout_s)
+    subservers, models = deployment.subservers, len(deployment.models)
+    return Address(beat, subservers, front.heartbeat_ms / 1000.0, front.peer_timeout_s, models)
 
 
 def _door(deployment: Deployment, name: str, instance: int, tokens_max: int, info: RunnerInfo) -> TokenDoor:

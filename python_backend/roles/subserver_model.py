@@ -46,11 +46,11 @@ class SubserverService:
 
 
 def subserver_door(place: Place) -> Door:
-    """The Triton model's name is the deployment's model name."""
+    """The Triton model's name is that of the subserver."""
     deployment = place.deployment()
-    if place.name not in deployment.names:
-        raise ConfigError(f"{place.name}: not a model of the deployment, which has {deployment.names}")
+    if place.name not in deployment.subservers:
+        raise ConfigError(f"{place.name}: not a model of the deployment, which has {deployment.subservers}")
     subserver = build_subserver(deployment, place.name, place.repository, os.environ)
-    identity = identity_samples(deployment, deployment.model(place.name).engine)
+    identity = identity_samples(deployment, deployment.served(place.name).engine)
     service = SubserverService(subserver, identity)
     return Door(service, TOKENS_TONGUE, deployment.front.cancel_poll_ms / 1000, {"model": place.name})

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import NewType
-from zlib import crc32
 
 from router_backend.core.request import ModelIndex, RequestId
 
@@ -59,6 +59,6 @@ def least_loaded(
     """
     if not candidates:
         return None
-    turn = crc32(request_id.encode()) % len(candidates)
+    turn = blake2b(request_id.encode(), digest_size=1).digest()[0] % len(candidates)
     turned = [*candidates][turn:] + [*candidates][:turn]
     return min(turned, key=lambda replica: load[replica])

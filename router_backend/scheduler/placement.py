@@ -96,7 +96,8 @@ class Placement:
         """RemoteProtocolError unless its places can be: the sender's and ours among them."""
         places, counts = handoff.places, self.replicas.counts
         if not self.is_single and len(places) == len(counts):
-            is_known = all(place == NOWHERE or self._is_of(place, model) for model, place in enumerate(places))
+            named = [(place, model) for model, place in enumerate(places) if place != NOWHERE]
+            is_known = all(self._is_of(place, model) for place, model in named)
             if is_known and places[handoff.source] != NOWHERE and places[self._model] == self.own:
                 return
         raise RemoteProtocolError(f"a hand-off to subserver {self.own} of a request that is at {places}")

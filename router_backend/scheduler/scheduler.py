@@ -11,7 +11,7 @@ from __future__ import annotations
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.replicas import ReplicaIndex
-from router_backend.core.request import ModelIndex, Request, RequestId
+from router_backend.core.request import Request, RequestId
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event, State
 from router_backend.handoff.codec import Message

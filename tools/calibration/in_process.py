@@ -72,7 +72,7 @@ class LocalDeployment:
         agreement = read_agreement(deployment, repository)
         network = LoopbackNetwork()
         self._subservers = []
-        for name in deployment.names:
+        for name in deployment.subservers:
             runner = build_runner(deployment, name, repository, agreement)
             transport = network.endpoint(name)
             self._subservers.append(Subserver(deployment, name, runner, transport, agreement))

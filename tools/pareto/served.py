@@ -42,7 +42,7 @@ def serving(folder: Path, tell: Callable[[str], None]) -> Iterator[TritonServer]
             raise RuntimeError(f"train_router {head} ended with {status}")
     _name_heads(source / DEPLOYMENT)
     deployment = place(source, target, Wishes())
-    models = (DOOR, *deployment.names)
+    models = (DOOR, *deployment.subservers)
     with TritonServer(ServerOptions(target, folder / "run", load_models=models, exit_timeout_s=5)) as server:
         yield server
 

@@ -72,11 +72,11 @@ def configs(deployment: Deployment) -> tuple[ModelConfig, ...]:
         ModelConfig("router", ROUTER, {"role": "front", "door": "ensemble"}, is_decoupled=True),
         ModelConfig("postprocessing", POSTPROCESSING, {"role": "postprocessing", "router": "router"}),
     )
-    taken = {door.name for door in doors} & set(deployment.names)
+    taken = {door.name for door in doors} & set(deployment.subservers)
     if taken:
         raise ConfigError(f"models: the name {sorted(taken)[0]!r} belongs to a door; choose another")
     subservers = (
-        ModelConfig(name, TOKENS, {"role": "subserver"}, is_decoupled=True) for name in deployment.names
+        ModelConfig(name, TOKENS, {"role": "subserver"}, is_decoupled=True) for name in deployment.subservers
     )
     return (*doors, *subservers)
 
@@ -88,6 +88,7 @@ def text_door(deployment: Deployment) -> dict[str, str]:
     cutoff = policy.params.get("cutoff")
     told = {
         "models": ",".join(deployment.names),
+        "replicas": "" if deployment.replicas.is_single else ",".join(map(str, deployment.replicas.counts)),
         "policy": policy.name,
         "cutoff": "" if cutoff is None else f"{cutoff}",
         "cutoff_range": "" if bounds is None else f"{bounds[0]},{bounds[1]}",

@@ -37,20 +37,30 @@ def write_part(source: Path, target: Path, names: Sequence[str], files: dict[str
             (target / path).write_text(text)
     settings = yaml.safe_load(source.read_text())
     for model in settings["models"]:
-        _bring(source.parent, target, deployment, model, model["name"] in names)
+        loaded = [name for name in names if _serves(deployment, name, model["name"])]
+        _bring(source.parent, target, deployment, model, loaded)
     settings["allowed_dirs"] = [*settings.get("allowed_dirs", []), f"../{AGREED}"]
     _bring_files(source.parent, target, deployment, names)
     (target / DEPLOYMENT).write_text(yaml.safe_dump(settings, sort_keys=False))
 
 
-def _bring(source: Path, target: Path, deployment: Deployment, model: dict[str, str], is_own: bool) -> None:
-    """The model's directory if it is loaded here, else what must be agreed on; `model_dir` follows."""
+def _serves(deployment: Deployment, subserver: str, model: str) -> bool:
+    return subserver in deployment.subservers and deployment.served(subserver).name == model
+
+
+def _bring(
+    source: Path, target: Path, deployment: Deployment, model: dict[str, str], loaded: list[str]
+) -> None:
+    """The model's directory if replicas of it are `loaded` here, in the first one's folder, else what must be
+    agreed on; `model_dir` follows."""
     name = model["name"]
     folder = source / (deployment.model(name).model_dir or f"{name}/1")
-    if is_own:
+    if loaded:
         if folder.is_dir():
-            shutil.copytree(folder, target / name / "1", dirs_exist_ok=True)
-        model.pop("model_dir", None)
+            shutil.copytree(folder, target / loaded[0] / "1", dirs_exist_ok=True)
+        model["model_dir"] = f"{loaded[0]}/1"
+        if loaded[0] == name:
+            del model["model_dir"]
         return
     placed = target.parent / AGREED / name
     placed.mkdir(parents=True, exist_ok=True)
