@@ -71,7 +71,7 @@ REQUESTS = (
     Metric("handoffs_reported_total", _C, (), "Hand-offs, as told to clients in their usage."),
     Metric("stale_messages_total", _C, (), "Messages about requests that had ended; harmless."),
     Metric("bad_messages_total", _C, (), "Messages that no peer should have sent."),
-    Metric("peer_up", _G, ("model",), "1 while this front hears the model's life signs."),
+    Metric("peer_up", _G, ("model",), "1 while this front hears the model (or this replica of it)."),
 )
 
 TOKENS = (

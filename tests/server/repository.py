@@ -37,7 +37,7 @@ def real_repository(folder: Path, **settings: object) -> Path:
 def scripted_repository(folder: Path, **settings: object) -> Path:
     """The same without models: 2 ms per step, every third token of the small one is uncertain."""
     models = [{"name": name, "engine": "scripted", "script": "script.json"} for name in ("small", "large")]
-    real_repository(folder, models=models, **settings)
+    real_repository(folder, **{"models": models, **settings})
     script = {"vocab_size": 128, "length_max": 4096, "latency_ms": 2.0, "uncertain_p": 0.3}
     (folder / "script.json").write_text(json.dumps(script))
     return folder

@@ -6,9 +6,21 @@ import pytest
 
 from router_backend.core.effects import Close, Emit, Reason, Usage
 from router_backend.core.errors import RemoteProtocolError
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, RequestId
 from router_backend.handoff.codec import SCHEMA, pack, unpack
-from router_backend.handoff.message import Abort, Admit, Admitted, Beat, Finished, Go, Handoff, Nack, Report
+from router_backend.handoff.message import (
+    Abort,
+    Admit,
+    Admitted,
+    Beat,
+    Finished,
+    Go,
+    Handoff,
+    Joined,
+    Nack,
+    Report,
+)
 from tests.builders import request, stitch
 
 R, M = RequestId("r"), ModelIndex(1)
@@ -23,6 +35,7 @@ MESSAGES = [
     Emit("front", R, 0, 3, (7, 8), M),
     Report(M, 3, (0, 2), is_step_over=True),
     Go(M),
+    Joined(R, 2, ReplicaIndex(3)),
     Close("front", R, 0, Reason.LENGTH, 9, "", Usage(2, 4)),
 ]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 
 from router_backend.core.errors import ConfigError
+from router_backend.core.replicas import Replicas
 from router_backend.scheduler.batch import Hold, Launch, LaunchReason
 from router_backend.scheduler.gate import BatchGate, feasible_thresholds
 
@@ -98,3 +100,23 @@ def test_a_table_that_does_not_fit_the_models_is_refused(table):
     with pytest.raises(ConfigError, match="thresholds: rows of 2"):
         chosen.use(table, until=99.0)
     assert chosen.table == ((1, 2),)
+
+
+def test_with_replicas_the_bound_holds_for_all_subservers_together() -> None:
+    """Wherever live requests wait, somebody has enough to start: sum(threshold - 1) < live."""
+    replicas = Replicas((2, 3))
+    gates = [
+        BatchGate(replicas.models[number], (4, 6), 16, math.inf, replicas, number)
+        for number in range(len(replicas))
+    ]
+    for live in range(1, 40):
+        assert sum(gate.threshold(live) - 1 for gate in gates) < live
+    assert [gate.threshold(39) for gate in gates] == [4, 6, 4, 6, 6]
+
+
+def test_a_threshold_is_never_above_what_can_still_come() -> None:
+    gate = BatchGate(1, (1, 6), 16, math.inf, Replicas((1, 2)), 1)
+    waiting = {"ready": 2, "live": 30, "oldest_at": 0.0, "now": 1.0}
+    assert gate.decide(**waiting) == Hold(math.inf)
+    assert gate.decide(**waiting, coming=3) == Hold(math.inf)
+    assert gate.decide(**waiting, coming=2) == Launch(LaunchReason.IDLE_RELEASE)
