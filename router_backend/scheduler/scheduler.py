@@ -8,6 +8,8 @@ right to append.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.replicas import ReplicaIndex
