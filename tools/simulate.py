@@ -1,7 +1,7 @@
 """Run the scheduler without models: what-if, replay of a seed, the paper's schedule figure.
 
 python -m tools.simulate --small-ms 6.0 --large-ms 27.9 --route-probability 0.35 --concurrency 8
-python -m tools.simulate --replay SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]
+python -m tools.simulate --replay SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]] [--replicas N,N...]
 python -m tools.simulate --seeds 5000
 python -m tools.simulate --figure [--threshold-3] [--plot OUT.svg]
 
@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     others = result.add_argument_group("other jobs")
     add = others.add_argument
     add("--replay", nargs="+", metavar=("SEED", "OPTION"), help="trace of one random scenario, with checks")
+    add("--replicas", metavar="N,N...", help="with --replay: of each model (one each)")
     add("--seeds", type=int, metavar="N", help="N random scenarios with faults of every kind, with checks")
     add("--first", type=int, default=0, metavar="SEED", help="with --seeds: the first one (0)")
     add("--figure", action="store_true", help="mean latencies of the paper's schedule figure, in seconds")
@@ -206,7 +207,7 @@ def _figure(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     """Print the trace of one scenario, what it was made of, and whether it passes."""
-    found = _replayed(options.replay)
+    found = _replayed(options.replay, options.replicas)
     cluster = found.cluster()
     verdict = "passes"
     try:
@@ -219,15 +220,26 @@ def _replay(options: argparse.Namespace) -> int:
     return 0 if verdict == "passes" else 1
 
 
-def _replayed(given: list[str]) -> Scenario:
+def _replayed(given: list[str], replicas: str | None) -> Scenario:
     try:
         seed, models, drop_p, mode, *choice = [*given, *("2", "0", "delayed")[len(given) - 1 :]]
+        counts = _counts(replicas, int(models))
         if choice:
-            return mortal_scenario(int(seed), int(models), float(drop_p), PeerLoss(*choice))
-        return scenario(int(seed), int(models), float(drop_p), Mode(mode))
+            return mortal_scenario(int(seed), int(models), float(drop_p), PeerLoss(*choice), counts)
+        return scenario(int(seed), int(models), float(drop_p), Mode(mode), counts=counts)
     except (TypeError, ValueError) as error:
         message = f"--replay: SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]: {error}"
         raise ConfigError(message) from error
+
+
+def _counts(text: str | None, models: int) -> tuple[int, ...]:
+    """Replicas of each model, as an option says it."""
+    if text is None:
+        return (1,) * models
+    words = text.split(",")
+    if len(words) != models or not all(word.isdecimal() and int(word) for word in words):
+        raise ConfigError(f"--replicas: {text}: {models} models need {models} numbers from 1 on, as in 1,2")
+    return tuple(map(int, words))
 
 
 def _sweep(options: argparse.Namespace) -> int:

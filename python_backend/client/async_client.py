@@ -123,19 +123,20 @@ class AsyncTokenRouterClient:
         return wire.description(found)
 
     async def is_ready(self) -> bool:
-        """Whether the door and every model behind it are loaded."""
+        """Whether the door and, of every model behind it, at least one replica are loaded."""
         try:
-            models = (await self.describe()).models
-            return all([await self._is_loaded(name) for name in (DOOR, *models)])
+            needed = ((DOOR,), *(await self.describe()).subservers)
+            return all([any([await self._is_loaded(name) for name in names]) for names in needed])
         except ClientError:
             return False
 
     async def _is_loaded(self, name: str) -> bool:
+        """An unloaded model may also be an unknown one, which Triton calls an error."""
         asked = service_pb2.ModelReadyRequest(name=name)
         try:
             found = await self._stub.ModelReady(asked, timeout=self._settings.look_s)
-        except grpc.RpcError as error:
-            raise from_rpc(error) from error
+        except grpc.RpcError:
+            return False
         return bool(found.ready)
 
     def _call(self, prompt: Prompt, options: Options, *, is_streaming: bool) -> Any:

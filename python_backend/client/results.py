@@ -95,6 +95,8 @@ class Description:
     cutoff: float | None = None
     cutoff_range: tuple[float, float] | None = None
     """What a request may choose; None: anything."""
+    subservers: tuple[tuple[str, ...], ...] = ()
+    """The Triton models behind the door, the replicas of one LLM together."""
 
 
 def divided(text: str, authors: Iterable[int], chars: Iterable[int]) -> list[tuple[int, str]]:

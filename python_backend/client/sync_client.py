@@ -119,18 +119,20 @@ class TokenRouterClient:
             raise from_rpc(error) from error
 
     def is_ready(self) -> bool:
-        """Whether the door and every model behind it are loaded."""
+        """Whether the door and, of every model behind it, at least one replica are loaded."""
         try:
-            return all(self._is_loaded(name) for name in (DOOR, *self.describe().models))
+            needed = ((DOOR,), *self.describe().subservers)
+            return all(any(map(self._is_loaded, names)) for names in needed)
         except ClientError:
             return False
 
     def _is_loaded(self, name: str) -> bool:
+        """An unloaded model may also be an unknown one, which Triton calls an error."""
         asked = service_pb2.ModelReadyRequest(name=name)
         try:
             return bool(self._stub.ModelReady(asked, timeout=self._settings.look_s).ready)
-        except grpc.RpcError as error:
-            raise from_rpc(error) from error
+        except grpc.RpcError:
+            return False
 
     def _call(self, prompt: Prompt, options: Options, *, is_streaming: bool) -> Any:
         timed = self._settings.timed(options)

@@ -119,9 +119,12 @@ def description(config: Any) -> Description:
     """From a `ModelConfigResponse` of the text door."""
     told = {name: value.string_value for name, value in config.config.parameters.items()}
     bounds = [float(bound) for bound in told.get("cutoff_range", "").split(",") if bound]
+    models = tuple(name for name in told.get("models", "").split(",") if name)
+    groups = tuple(tuple(group.split(",")) for group in told.get("replicas", "").split(";") if group)
     return Description(
-        tuple(name for name in told.get("models", "").split(",") if name),
+        models,
         told.get("policy", ""),
         float(told["cutoff"]) if told.get("cutoff") else None,
         (bounds[0], bounds[1]) if len(bounds) == 2 else None,
+        groups or tuple((name,) for name in models),
     )

@@ -107,7 +107,7 @@ def _add_status_routes(app: FastAPI) -> None:
 
     @app.get("/health/ready", responses={503: {"model": ErrorBody}})
     async def ready(request: Request) -> dict[str, str]:
-        """The door and every model behind it are loaded."""
+        """The door and, of every model behind it, at least one replica are loaded."""
         if not await _door(request).client.is_ready():
             raise ApiError(503, "TR_UNREACHABLE", "the server, or one of its models, is not ready")
         return {"status": "ready"}

@@ -95,6 +95,8 @@ class UnixTransport:
         self._queue_max = queue_max
         self._frame_bytes_max = frame_bytes_max
         self._path = socket_path(folder, name)
+        self._file: tuple[int, int] | None = None
+        """The socket file that is ours."""
         self._links: dict[Peer, _Link] = {}
         self._posting = threading.Lock()
         """Held while a link changes."""
@@ -152,19 +154,22 @@ class UnixTransport:
         return 0
 
     def close(self) -> None:
-        """Drop what is queued and remove the socket file."""
+        """Drop what is queued and remove the socket file, unless a successor of this process has put its own
+        in the place: a model that is loaded again may start before its former process has ended."""
         for link in self._links.values():
             link.close()
         for caller, _ in self._callers.values():
             caller.close()
         self._listener.close()
         self._epoll.close()
-        self._path.unlink(missing_ok=True)
+        if self._file is not None and self._file == _identity(self._path):
+            self._path.unlink(missing_ok=True)
         os.close(self._wake_fd)
 
     def _listen(self) -> None:
         self._path.unlink(missing_ok=True)
         self._listener.bind(str(self._path))
+        self._file = _identity(self._path)
         self._path.chmod(0o600)
         self._listener.listen(CALLERS_WAITING_MAX)
 
@@ -225,3 +230,12 @@ class UnixTransport:
         if not data:
             del self._callers[fd]
             caller.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is, whatever it is called; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -40,6 +40,7 @@ def _analyzed(server: TritonServer, door: str, folder: Path, *arguments: str) ->
     rows = [{"text_input": [demo["prompt"]], "max_tokens": [16], "stream": [True]} for demo in DEMO[:10]]
     (folder / "input.json").write_text(json.dumps({"data": rows}))
     export = folder / "export.json"
+    export.unlink(missing_ok=True)  # it refuses to write over one
     command = [str(ANALYZER), "-m", door, "-u", server.grpc_address, "-i", "grpc", "--streaming", "--async"]
     command += ["--input-data", str(folder / "input.json"), "--profile-export-file", str(export), *arguments]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(CUDA_RUNTIME)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
+from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.codec import Message
 from router_backend.handoff.message import (
@@ -13,6 +14,7 @@ from router_backend.handoff.message import (
     Finished,
     Go,
     Handoff,
+    Joined,
     Nack,
     Observation,
     Report,
@@ -42,6 +44,7 @@ MESSAGES: tuple[Message, ...] = (
     Handoff(ID, 0, SMALL, LARGE, 0, 0, REQUEST.prompt, (5, 5), 1, 3, REQUEST, {"k": 3, "text": "é"}),
     Handoff(ID, 0, LARGE, SMALL, 1, 5, (7, 8), (7, 7)),
     Admitted(ID, 0, SMALL),
+    Joined(ID, 0, ReplicaIndex(2)),
     Finished(ID, 0, LARGE),
     Nack(ID, 0, LARGE, 3, 17),
     Admit(REQUEST),

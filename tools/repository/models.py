@@ -88,12 +88,18 @@ def text_door(deployment: Deployment) -> dict[str, str]:
     cutoff = policy.params.get("cutoff")
     told = {
         "models": ",".join(deployment.names),
-        "replicas": "" if deployment.replicas.is_single else ",".join(map(str, deployment.replicas.counts)),
+        "replicas": "" if deployment.replicas.is_single else ";".join(replicas_by_model(deployment)),
         "policy": policy.name,
         "cutoff": "" if cutoff is None else f"{cutoff}",
         "cutoff_range": "" if bounds is None else f"{bounds[0]},{bounds[1]}",
     }
     return {"role": "front", "door": "text", **{key: value for key, value in told.items() if value}}
+
+
+def replicas_by_model(deployment: Deployment) -> list[str]:
+    """The Triton models of each LLM, joined."""
+    numbers, names = deployment.replicas, deployment.subservers
+    return [",".join(names[number] for number in numbers.of(model)) for model in range(len(numbers.counts))]
 
 
 def ensemble_steps() -> tuple[Step, ...]:

@@ -16,6 +16,10 @@ from router_backend.stream.lives import PeerLoss
 
 SHOWN_MAX = 20
 CHUNK = 25
+KINDS = 16
+"""Two and three models, each with every kind of fault: after so many seeds all had their turn."""
+REPLICAS = {2: ((1, 2), (2, 1), (2, 2), (1, 3)), 3: ((1, 1, 2), (1, 2, 2), (2, 2, 2))}
+"""Replicas of each model, by the number of models: one round of kinds in four is of such systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,21 @@ class _Run:
 
 
 def kind_of(seed: int) -> Scenario:
-    """Two and three models; healthy, lossy, and with outages under each policy, lossy or not."""
-    models, kind = 2 + seed % 2, seed // 2 % 8
+    """Two and three models; healthy, lossy, and with outages under each policy, lossy or not; some with
+    replicas."""
+    models, kind = 2 + seed % 2, seed // 2 % (KINDS // 2)
+    counts = counts_of(seed, models)
     if kind == 0:
-        return scenario(seed, models)
+        return scenario(seed, models, counts=counts)
     if kind == 1:
-        return scenario(seed, models, drop_p=0.03, mode=Mode.EAGER_ASYNC)
-    return mortal_scenario(seed, models, 0.03 * (kind >= 5), tuple(PeerLoss)[(kind - 2) % 3])
+        return scenario(seed, models, drop_p=0.03, mode=Mode.EAGER_ASYNC, counts=counts)
+    return mortal_scenario(seed, models, 0.03 * (kind >= 5), tuple(PeerLoss)[(kind - 2) % 3], counts)
+
+
+def counts_of(seed: int, models: int) -> tuple[int, ...]:
+    """Replicas of each of the `models`."""
+    turn, place = divmod(seed // KINDS, 4)
+    return REPLICAS[models][turn % len(REPLICAS[models])] if place == 3 else (1,) * models
 
 
 def run(seeds: range) -> Swept:

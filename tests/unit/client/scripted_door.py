@@ -95,6 +95,7 @@ class ScriptedDoor(service_pb2_grpc.GRPCInferenceServiceServicer):
     answer: tuple[Any, ...] = ANSWER
     is_endless: bool = False
     loaded: tuple[str, ...] = ("token_router", "small", "large")
+    replicas: str = ""
     requests: list[Any] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -108,7 +109,7 @@ class ScriptedDoor(service_pb2_grpc.GRPCInferenceServiceServicer):
 
     def ModelConfig(self, request: Any, context: Any) -> Any:
         found = service_pb2.ModelConfigResponse()
-        for name, value in TOLD.items():
+        for name, value in {**TOLD, "replicas": self.replicas}.items():
             found.config.parameters[name].string_value = value
         return found
 

@@ -198,9 +198,18 @@ def looks(address: str) -> list[Any]:
     ("loaded", "is_ready"), [(("token_router", "small", "large"), True), (("token_router", "small"), False)]
 )
 def test_ready_means_the_door_and_every_model_behind_it(loaded: tuple[str, ...], is_ready: bool) -> None:
-    told = Description(("small", "large"), "r_stitch", 0.2, (0.0, 1.0))
+    told = Description(("small", "large"), "r_stitch", 0.2, (0.0, 1.0), (("small",), ("large",)))
     with opened(ScriptedDoor(loaded=loaded)) as address:
         assert looks(address) == [(is_ready, told)] * 2
+
+
+@pytest.mark.parametrize(
+    ("loaded", "is_ready"), [(("large_2",), True), (("large",), True), (("large_3",), False), ((), False)]
+)
+def test_one_replica_of_a_model_is_enough(loaded: tuple[str, ...], is_ready: bool) -> None:
+    door = ScriptedDoor(loaded=("token_router", "small", *loaded), replicas="small;large,large_2")
+    with opened(door) as address:
+        assert [found for found, _ in looks(address)] == [is_ready] * 2
 
 
 def test_nobody_is_ready_where_nobody_is() -> None:

@@ -181,6 +181,11 @@ def test_the_text_door_tells_its_clients_what_it_is_made_of() -> None:
     assert text_door(PAIR) == {"role": "front", "door": "text", "models": "small,large", "policy": "r_stitch"}
 
 
+def test_the_text_door_tells_which_models_are_replicas_of_one() -> None:
+    told = parse_deployment("{models: [{name: small, replicas: 2}, {name: large}]}", "test")
+    assert text_door(told)["replicas"] == "small,small_2;large"
+
+
 def test_a_range_of_cutoffs_that_does_not_rise_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"front.cutoff_range: .*\[1.0, 0.5\] must rise"):
         parse_deployment("{models: [{name: a}], front: {cutoff_range: [1, 0.5]}}", "test")

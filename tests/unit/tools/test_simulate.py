@@ -10,6 +10,7 @@ import pytest
 
 from router_backend.simulation import scenario as scenarios
 from tools import simulate
+from tools.simulated.sweep import KINDS, REPLICAS, counts_of
 
 A100 = ["--small-ms", "6.0", "--large-ms", "27.9", "--route-probability", "0.35"]
 SHORT = [*A100, "--concurrency", "4", "--tokens", "3000"]
@@ -161,6 +162,23 @@ def test_a_seed_of_a_system_whose_models_die_can_be_replayed(capsys):
     assert lines[-1].startswith("seed 4 2 0.0 delayed retry: passes; digest ")
 
 
+def test_what_a_scenario_with_replicas_says_of_itself_replays_it(capsys):
+    told = scenarios.scenario(3, 2, counts=(1, 2))
+    assert simulate.main(["--replay", *told.arguments.split()]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    digest = told.finished().trace.digest()
+    assert last == f"seed 3 2 0.0 delayed --replicas 1,2: passes; digest {digest}"
+
+
+def test_every_kind_of_fault_meets_every_arrangement_of_replicas():
+    rounds = KINDS * 4 * max(len(counts) for counts in REPLICAS.values())
+    met = {(seed % KINDS, counts_of(seed, 2 + seed % 2)) for seed in range(rounds)}
+    arrangements = {models: {(1,) * models, *counts} for models, counts in REPLICAS.items()}
+    assert met == {
+        (kind, counts) for kind in range(KINDS) for counts in arrangements[2 + kind % 2]
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -181,6 +199,8 @@ def test_a_seed_of_a_system_whose_models_die_can_be_replayed(capsys):
         ([*SHORT, "--profile", "no-such-file"], "--profile: no-such-file: No such file"),
         (["--seeds", "0"], "--seeds: must be at least 1"),
         (["--replay", "1", "2", "0", "delayed", "perhaps"], "'perhaps' is not a valid PeerLoss"),
+        (["--replay", "1", "2", "--replicas", "1"], "--replicas: 1: 2 models need 2 numbers"),
+        (["--replay", "1", "2", "--replicas", "1,0"], "--replicas: 1,0: 2 models need 2 numbers"),
         (["--replay", "x"], "--replay: SEED [MODELS [DROP_P [MODE [ON_PEER_LOSS]]]]:"),
     ],
 )

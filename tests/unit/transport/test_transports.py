@@ -204,6 +204,22 @@ def test_a_stale_socket_file_does_not_stop_a_start(kind: Socketed, tmp_path: Pat
     large.close()
 
 
+def test_a_process_that_ends_late_leaves_its_successor_reachable(tmp_path: Path) -> None:
+    """A model that is loaded again may start before its former process has ended."""
+    folder = open_run_dir(tmp_path / "run")
+    former = UnixTransport(folder, "large")
+    successor = UnixTransport(folder, "large")
+    former.close()
+    small = UnixTransport(folder, "small")
+    small.post(Peer("large"), [b"x"])
+    heard = collect(successor, 1, small)
+    successor.close()
+    small.close()
+
+    assert heard == [("small", [b"x"])]
+    assert list(folder.iterdir()) == []
+
+
 def test_a_folder_that_does_not_exist_is_named(kind: Socketed, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot bind .*gone/small.ipc: No such file"):
         kind(tmp_path / "gone", "small")
