@@ -14,6 +14,12 @@ AXES = (
     ("context", "tokens of a prompt"),
 )
 
+COLORS = (
+    *("#1f77b4", "#17becf", "#2ca02c", "#98df8a", "#9467bd", "#8c564b", "#e377c2"),
+    *("#d62728", "#ff7f0e", "#bcbd22", "#7f7f7f", "#000000"),
+)
+"""One for each system: matplotlib's own begin again after ten."""
+
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
     """One panel per axis that was varied, the others where most was measured; log-log."""
@@ -44,6 +50,7 @@ def most_varied(rows: Sequence[Row], axis: str) -> dict[str, int]:
 
 def _panel(panel: Any, rows: Sequence[Row], axis: tuple[str, str]) -> None:
     name, label = axis
+    panel.set_prop_cycle(color=COLORS)
     fixed = most_varied(rows, name)
     shown = [one for one in rows if all(getattr(one, key) == value for key, value in fixed.items())]
     for system in dict.fromkeys(one.system for one in shown):
