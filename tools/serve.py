@@ -12,25 +12,24 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple, Protocol
 
 from python_backend.config import Deployment
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.memory import memory_plans
 from python_backend.transport.directory import ENVIRONMENT_KEY
-from router_backend.core.errors import ConfigError
 from tools.serving.admin import Admin, AdminError
 from tools.serving.announcement import Addresses, announcement, examples
 from tools.serving.checks import needs_of, problems, told, weight_problems
+from tools.serving.ending import end_now
 from tools.serving.exposure import Exposure, exposure
+from tools.serving.interrupts import Interrupts, until_ended
 from tools.serving.openai_keeper import OpenAIKeeper
 from tools.serving.openai_process import OpenAIOptions, OpenAIProcess, must_be_free
 from tools.serving.placement import Wishes, place
@@ -49,27 +48,6 @@ _LOADED = re.compile(r"successfully loaded '(\w+)'")
 
 def say(text: str) -> None:
     print(text, flush=True)
-
-
-class Interrupts:
-    """SIGINT and SIGTERM: they break a start off; later they ask for the end, twice for a quick one."""
-
-    def __init__(self) -> None:
-        self.wanted = threading.Event()
-        self.is_starting = True
-        self.hurry: Callable[[], None] = lambda: None
-
-    def install(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self.handle)
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted.is_set():
-            self.hurry()
-            return
-        self.wanted.set()
-        if self.is_starting:
-            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -165,7 +143,7 @@ def serve(options: argparse.Namespace, interrupts: Interrupts) -> int:
         shown = exposure(options.host)
         server = TritonServer(_server_options(options, shown, folder, sockets))
         openai = OpenAIProcess(_openai_options(options), folder / "openai.log")
-        interrupts.hurry = lambda: _end_now(server, openai)
+        interrupts.hurry = lambda: end_now(server, openai)
         try:
             return _started(server, openai, Loaded(shown, deployment.subservers), interrupts)
         finally:
@@ -217,12 +195,6 @@ def _openai_options(options: argparse.Namespace) -> OpenAIOptions:
     return OpenAIOptions(options.openai_port, options.host, options.drain_s, options.api_keys)
 
 
-def _end_now(server: TritonServer, openai: OpenAIProcess) -> None:
-    openai.kill()
-    if server.is_alive:
-        os.killpg(server.pid, signal.SIGKILL)
-
-
 def _prompt() -> str:
     path = REPOSITORY / "demo_prompts.json"
     return str(json.loads(path.read_text())[0]["prompt"]) if path.exists() else PROMPT
@@ -236,17 +208,7 @@ def _python() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 after an orderly stop, 1 when it cannot serve."""
-    options = _parser().parse_args(argv)
-    interrupts = Interrupts()
-    interrupts.install()
-    try:
-        return serve(options, interrupts)
-    except (ServerError, ConfigError) as error:
-        print(f"serve: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        say("Stopped before it was ready.")
-        return 130
+    return until_ended("serve", serve, _parser().parse_args(argv))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -254,16 +216,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--http-port", type=int, default=8000, help="0 takes a free one (default: %(default)s)"
     )
-    parser.add_argument(
-        "--host", default=LOOPBACK, help="address to listen on; 0.0.0.0 in a container (default: %(default)s)"
-    )
     parser.add_argument("--grpc-port", type=int, default=8001, help="(default: %(default)s)")
     parser.add_argument("--metrics-port", type=int, default=8002, help="(default: %(default)s)")
     parser.add_argument(
         "--openai-port", type=int, default=8003, help="OpenAI's API and a playground (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--api-keys", type=Path, help="file of keys for OpenAI's API; default: none is needed"
     )
     parser.add_argument(
         "--policy", help="routing policy of requests that name none (default: the deployment's)"
@@ -272,9 +228,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--small", type=Path, help="Hugging Face directory of the small model")
     parser.add_argument("--large", type=Path, help="Hugging Face directory of the large model")
     parser.add_argument("--repository", type=Path, default=REPOSITORY, help="model repository to start from")
-    parser.add_argument("--drain-s", type=int, default=30, help="longest wait for open streams at the end")
-    parser.add_argument("--ready-s", type=float, default=900.0, help="longest wait for the models to load")
+    add_common_options(parser)
     return parser
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """What a whole deployment and a part of one are both asked."""
+    add = parser.add_argument
+    add("--host", default=LOOPBACK, help="address to listen on; 0.0.0.0 in a container (%(default)s)")
+    add("--api-keys", type=Path, help="file of keys for OpenAI's API; default: none is needed")
+    add("--drain-s", type=int, default=30, help="longest wait for open streams (default: %(default)s)")
+    add("--ready-s", type=float, default=900.0, help="longest wait for the models (default: %(default)s)")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ ends it in order.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +17,16 @@ from pathlib import Path
 from python_backend.config import load_deployment
 from python_backend.transport.directory import ENVIRONMENT_KEY
 from router_backend.core.errors import ConfigError
-from tools.serve import Interrupts, Watcher, run_folders, say, watch
+from tools.serve import Watcher, add_common_options, run_folders, say, watch
 from tools.serving.admin import Admin
+from tools.serving.ending import end_now
 from tools.serving.exposure import Exposure, exposure
+from tools.serving.interrupts import Interrupts, until_ended
 from tools.serving.openai_keeper import OpenAIKeeper
 from tools.serving.openai_process import OpenAIOptions, OpenAIProcess, must_be_free
 from tools.serving.placement import DEPLOYMENT, Wishes, place, read_settings
 from tools.serving.supervisor import Supervisor
-from tools.triton_server import LOOPBACK, Ports, ServerError, ServerOptions, TritonServer
+from tools.triton_server import Ports, ServerOptions, TritonServer
 
 DOOR = "token_router"
 """What the OpenAI server asks."""
@@ -52,7 +52,7 @@ def serve_part(options: argparse.Namespace, interrupts: Interrupts) -> int:
             )
         )
         openai = _openai(options, models, folder)
-        interrupts.hurry = lambda: _end_now(server, openai)
+        interrupts.hurry = lambda: end_now(server, openai)
         try:
             return _started(server, openai, shown, interrupts)
         finally:
@@ -105,26 +105,9 @@ def _started(
     return watch(server, watchers, interrupts)
 
 
-def _end_now(server: TritonServer, openai: OpenAIProcess | None) -> None:
-    if openai is not None:
-        openai.kill()
-    if server.is_alive:
-        os.killpg(server.pid, signal.SIGKILL)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """0 after an orderly stop, 1 when it cannot serve."""
-    options = _parser().parse_args(argv)
-    interrupts = Interrupts()
-    interrupts.install()
-    try:
-        return serve_part(options, interrupts)
-    except (ServerError, ConfigError) as error:
-        print(f"serve_part: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        say("Stopped before it was ready.")
-        return 130
+    return until_ended("serve_part", serve_part, _parser().parse_args(argv))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -137,13 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     add("repository", type=Path, help="a part, or a whole repository, with its deployment.yaml")
     add("--only", nargs="+", metavar="MODEL", help="load these Triton models (default: all that are there)")
     add("--settings", type=Path, help="YAML file with keys that replace those of deployment.yaml")
-    add("--host", default=LOOPBACK, help="address to listen on; 0.0.0.0 in a container (%(default)s)")
     for name in ("http", "grpc", "metrics"):
         add(f"--{name}-port", type=int, default=0, help="0 takes a free one (0)")
     add("--openai-port", type=int, help="serve OpenAI's API here as well; needs token_router in this part")
-    add("--api-keys", type=Path, help="file of keys for OpenAI's API; default: none is needed")
-    add("--drain-s", type=int, default=30, help="longest wait for open streams at the end")
-    add("--ready-s", type=float, default=900.0, help="longest wait for the models to load (%(default)s)")
+    add_common_options(parser)
     return parser
 
 

@@ -162,10 +162,10 @@ class TritonServer:
             self._guard.communicate(DONE)
             self._guard = None
 
-    def wait(self) -> int:
-        """Block until the server ends by itself; its exit status."""
-        assert self._process is not None, "the server was not started"
-        return self._process.wait()
+    def kill(self) -> None:
+        """End it and whatever it started, at once; from a signal handler, too. `stop` sweeps up after it."""
+        if self.is_alive:
+            os.killpg(self.pid, signal.SIGKILL)
 
     def stubs(self) -> dict[str, int]:
         """Process id of each model's Python process, by model name."""

@@ -1,4 +1,4 @@
-"""How long a server that was told to end is waited for.
+"""How servers end: how long one that was told to is waited for, and how all of them end at once.
 
 Triton 2.51 can wait for ever for a model whose Python process was killed: where the kill fell into a call of
 the metrics API, Triton waits for the dead process to take the answer, the old model is never taken out, and
@@ -23,6 +23,21 @@ class Ending(Protocol):
     def wait(self, timeout: float | None = None) -> Any:
         """subprocess.TimeoutExpired when it has not ended by then."""
         ...
+
+
+class Killable(Protocol):
+    """What is asked of Triton's server and of the OpenAI server beside it."""
+
+    def kill(self) -> None:
+        """At once; harmless when it does not run. Called from a signal handler."""
+        ...
+
+
+def end_now(triton: Killable, openai: Killable | None) -> None:
+    """No open answer is waited for. The door first: it shall not tell its clients of a lost Triton."""
+    if openai is not None:
+        openai.kill()
+    triton.kill()
 
 
 def wait_for_end(process: Ending, stubs: Callable[[], Mapping[str, int]], within_s: float) -> bool:

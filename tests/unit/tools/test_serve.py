@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import socket
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ from typing import Any
 import pytest
 
 import tools.serve as serve_tool
-from tools.serve import Interrupts, main, progress, run_folders, wait_until_heard, watch
+from tools.serve import main, progress, run_folders, wait_until_heard, watch
 from tools.serving.admin import AdminError
+from tools.serving.interrupts import Interrupts
 from tools.triton_server import ServerError
 
 
@@ -78,8 +78,10 @@ class FakeAdmin:
     """What the doors hear, look by look; the last answer stays."""
 
     answers: list[dict[str, bool] | AdminError]
+    looks: int = 0
 
     def peers_up(self) -> dict[str, bool]:
+        self.looks += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, AdminError):
             raise answer
@@ -103,23 +105,10 @@ def test_a_model_that_nobody_hears_is_named(interrupts: Interrupts, monkeypatch:
 
 
 def test_an_interrupt_ends_the_wait_for_the_models(interrupts: Interrupts) -> None:
+    admin = FakeAdmin([{}])
     interrupts.handle(signal.SIGINT, None)
-    wait_until_heard(FakeAdmin([{}]), ("small",), interrupts)
-
-
-def test_an_interrupt_breaks_off_a_start() -> None:
-    interrupts = Interrupts()
-    with pytest.raises(KeyboardInterrupt):
-        interrupts.handle(signal.SIGINT, None)
-
-
-def test_the_second_interrupt_hurries(interrupts: Interrupts) -> None:
-    hurried = []
-    interrupts.hurry = lambda: hurried.append(True)
-    interrupts.handle(signal.SIGINT, None)
-    assert (interrupts.wanted.is_set(), hurried) == (True, [])
-    interrupts.handle(signal.SIGINT, None)
-    assert hurried == [True]
+    wait_until_heard(admin, ("small",), interrupts)
+    assert admin.looks == 1
 
 
 def test_run_folders_are_gone_afterwards_and_the_log_is_kept(
@@ -139,29 +128,6 @@ def test_progress_says_each_loaded_model_once(tmp_path: Path, capsys: pytest.Cap
         log.write_text("I1 successfully loaded 'small'\nI2 successfully loaded 'large'\n")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["small", "large"]
-
-
-def _exit_of(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
-    def refuse(options: argparse.Namespace, interrupts: Interrupts) -> int:
-        raise error
-
-    monkeypatch.setattr(serve_tool, "serve", refuse)
-    monkeypatch.setattr(Interrupts, "install", lambda self: None)
-    return main([])
-
-
-def test_a_reason_not_to_serve_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _exit_of(monkeypatch, ServerError("no room")) == 1
-    assert capsys.readouterr().err == "serve: no room\n"
-
-
-def test_an_interrupted_start_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _exit_of(monkeypatch, KeyboardInterrupt()) == 130
-    assert "before it was ready" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -128,8 +128,9 @@ def test_explicit_loading_and_extra_arguments_are_on_the_command_line(tmp_path: 
     assert [word for word in command if word.startswith("--http-address")] == [f"--http-address={LOOPBACK}"]
 
 
-def test_a_server_that_was_not_started_can_be_stopped_and_has_no_log(tmp_path: Path) -> None:
+def test_a_server_that_was_not_started_can_be_killed_and_stopped_and_has_no_log(tmp_path: Path) -> None:
     others = children(os.getpid())
     server = TritonServer(ServerOptions(tmp_path, tmp_path))
+    server.kill()
     server.stop()
     assert (server.is_alive, server.log_tail(), children(os.getpid())) == (False, "", others)

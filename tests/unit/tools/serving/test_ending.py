@@ -1,11 +1,11 @@
-"""A server is waited for as long as it may still serve somebody."""
+"""A server is waited for as long as it may still serve somebody; one that shall end now is not."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Mapping
 
-from tools.serving.ending import HOLLOW_S, TURN_S, wait_for_end
+from tools.serving.ending import HOLLOW_S, TURN_S, end_now, wait_for_end
 
 ONE = {"small": 7}
 
@@ -53,3 +53,20 @@ def test_a_look_at_a_process_that_ends_meanwhile_proves_nothing() -> None:
 
     process = Slow(60)
     assert wait_for_end(process, vanished, within_s=30.0)
+
+
+class Server:
+    """Notes its end."""
+
+    def __init__(self, name: str, ended: list[str]) -> None:
+        self._name, self._ended = name, ended
+
+    def kill(self) -> None:
+        self._ended.append(self._name)
+
+
+def test_all_servers_are_ended_at_once_with_or_without_openai_s() -> None:
+    ended: list[str] = []
+    end_now(Server("triton", ended), Server("openai", ended))
+    end_now(Server("triton", ended), None)
+    assert ended == ["openai", "triton", "triton"]
