@@ -1,6 +1,8 @@
 """What a Python process spends its time on, from the stacks that a sampling profiler has counted.
 
 Pure. A stack counts for the innermost frame that a rule knows; what no rule knows is told as the rest.
+A compiled step is one frame, so attention is no part of its own. py-spy's `--native` would tell it apart,
+but holds the process while it reads torch's symbols: Triton takes it for dead.
 """
 
 from __future__ import annotations
@@ -12,12 +14,8 @@ from collections.abc import Iterable, Mapping
 REST = "the rest"
 RULES = (
     ("prefix look-up, blocks", ("router_backend/kvcache/",)),
-    (
-        "attention",
-        ("torch_runner/attention.py", "torch_runner/table_attention.py", "torch_runner/kv_pool.py"),
-    ),
     ("sampling, signals", ("torch_runner/sampler.py", "torch_runner/step_numbers.py", "runner/heads/")),
-    ("rest of the forward", ("torch_runner/", "python_backend/runner/")),
+    ("forward", ("torch_runner/", "python_backend/runner/")),
     ("routing policy", ("router_backend/policies/", "loops/stopwatch.py")),
     ("figures, metrics", ("server/metrics.py", "_figures.py", "loops/step_tally.py", "roles/samples.py")),
     (

@@ -27,9 +27,9 @@ def test_shares_of_the_process_s_time_are_told_per_row(tmp_path: Path) -> None:
 
     found = breakdown("ours", used, probe, committed=100)
 
-    assert found.parts_ms["rest of the forward"] == pytest.approx(30.0)
+    assert found.parts_ms["forward"] == pytest.approx(30.0)
     assert found.parts_ms[REST] == pytest.approx(10.0)
     assert found.around_ms == pytest.approx({"large": 0.0, "router": 4.0, "tritonserver": 0.0, "client": 0.0})
     assert (found.tokens_fed, found.wait_ms) == pytest.approx((2.0, 10.0))
-    assert "| rest of the forward | 30.000 ms (75%) |" in as_table([found])
+    assert "| forward | 30.000 ms (75%) |" in as_table([found])
     assert "| router, per committed token | 4.000 ms |" in as_table([found])

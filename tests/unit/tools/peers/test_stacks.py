@@ -22,7 +22,7 @@ def test_a_sample_counts_for_its_innermost_known_frame() -> None:
 
     found = seconds(lines, {7: 8.0})
     assert {part: spent for part, spent in found.items() if spent} == pytest.approx(
-        {"rest of the forward": 4.0, "attention": 2.0, "prefix look-up, blocks": 1.0, "loops, waking up": 1.0}
+        {"forward": 6.0, "prefix look-up, blocks": 1.0, "loops, waking up": 1.0}
     )
 
 
