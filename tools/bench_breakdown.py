@@ -14,18 +14,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
+import itertools
 import json
-import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.bench_peers import end_on_kill
 from tools.marked_page import MarkerError, write_between
+from tools.metrics_page import MetricsPageError, read, total
 from tools.peer_environments import PeerEnvironmentError, environment_python
 from tools.peers import routed, systems
 from tools.peers.closed_loop import Asker, System, watch
@@ -44,6 +44,10 @@ AROUND = ("large", "router", "tritonserver", "client")
 """Processes that are shown beside it; the profiler's own is none of them."""
 EDGE_S = 1.0
 """The profiler attaches and writes its file inside of the window."""
+FAILURES = (
+    *(MarkerError, MetricsPageError, PeerEnvironmentError),
+    *(routed.RoutedError, ServerError, StandardError),
+)
 Counts = Mapping[str, float]
 
 
@@ -68,25 +72,15 @@ class Probe:
         return usage(self.pids)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        pid = self.server.stubs()[WATCHED]
-        what = [
-            "--pid",
-            str(pid),
-            "--rate",
-            str(SAMPLES_PER_S),
-            "--duration",
-            f"{max(1, self.seconds - 2 * EDGE_S):.0f}",
-        ]
-        command = [
-            str(self.profiler),
-            "record",
-            *what,
-            "--format",
-            "raw",
-            "--threads",
-            "--output",
-            str(self.out),
-        ]
+        for_s = f"{max(1.0, self.seconds - 2 * EDGE_S):.0f}"
+        options = {
+            "--pid": str(self.server.stubs()[WATCHED]),
+            "--rate": str(SAMPLES_PER_S),
+            "--duration": for_s,
+            "--format": "raw",
+            "--output": str(self.out),
+        }
+        command = [str(self.profiler), "record", "--threads", *itertools.chain(*options.items())]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -98,13 +92,8 @@ def threads_s(pid: int) -> Mapping[int, float]:
 
 def counters(server: TritonServer) -> Counts:
     """Of the watched model, the kinds of a counter together."""
-    with urllib.request.urlopen(server.metrics_url, timeout=10) as page:
-        text = page.read().decode()
-    found = {}
-    for name in COUNTERS:
-        pattern = rf'^token_router_{name}{{[^}}]*model="{WATCHED}"[^}}]*}} (\S+)'
-        found[name] = sum(map(float, re.findall(pattern, text, re.MULTILINE)))
-    return found
+    samples = read(server.metrics_url)
+    return {name: total(samples, name, model=WATCHED) for name in COUNTERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = asyncio.run(both(options, Path(name)))
         if options.page:
             write_between(options.page, "breakdown", "python -m tools.bench_breakdown", as_table(found))
-    except (MarkerError, PeerEnvironmentError, routed.RoutedError, ServerError, StandardError) as error:
+    except FAILURES as error:
         print(f"bench_breakdown: {error}", file=sys.stderr)
         return 1
     print(json.dumps([_plain(one) for one in found]) if options.json else as_table(found))

@@ -29,6 +29,7 @@ from tools.emulation.closed_loop import ClosedLoopError
 from tools.emulation.deployment import Setting, server_options
 from tools.emulation.measure import Effort, Measured, measure
 from tools.emulation.pair import EmulatedPair, a100_pair, profiled_latencies
+from tools.metrics_page import MetricsPageError
 from tools.triton_server import ServerError, TritonServer
 
 CONCURRENCY = (1, 2, 3, 4, 8, 16)
@@ -197,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from tools.emulation.pictures import draw
 
             draw(options.plot, parts[0])
-    except (ServerError, ClosedLoopError) as error:
+    except (ServerError, ClosedLoopError, MetricsPageError) as error:
         print(f"bench_modes: {error}", file=sys.stderr)
         return 1
     except ConfigError as error:

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.marked_page import MarkerError, write_between
+from tools.metrics_page import MetricsPageError
 from tools.peer_environments import PeerEnvironmentError
 from tools.peers import tables
 from tools.peers.closed_loop import Asker, watch
@@ -51,7 +52,10 @@ from tools.peers.workload import Coins, Workload, question
 from tools.triton_layout import ROOT
 from tools.triton_server import ServerError
 
-FAULTS = (PeerEnvironmentError, PeerServerError, RoutedError, ServerError, StandardError)
+FAULTS = (
+    *(MetricsPageError, PeerEnvironmentError, PeerServerError),
+    *(RoutedError, ServerError, StandardError),
+)
 """What costs one system its rows and no other system anything."""
 KEPT = ROOT / ".run" / "benchmarks"
 SETTLE_S = 0.3

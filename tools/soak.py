@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from router_backend.core.errors import ConfigError
+from tools.metrics_page import MetricsPageError, Sample, read
 from tools.serving.admin import Admin, AdminError
 from tools.soaking.deployment import REPOSITORY, Served, served
 from tools.soaking.faults import Fault, Strike, Striker, schedule
@@ -34,7 +35,6 @@ from tools.soaking.memory import Look, look
 from tools.soaking.outcomes import Tally
 from tools.soaking.report import Blocks, Findings, Rest, Setup, as_json, as_text, verdicts
 from tools.soaking.work import demo_prompts, questions
-from tools.status import Sample, StatusError, read
 from tools.triton_server import ServerError
 
 STRUCK = "large"
@@ -132,7 +132,7 @@ def at_rest(found: Served) -> Rest:
     rest, ticks = Rest({}, 1), threading.Event()
     while time.monotonic() < min(until, quiet_since + QUIET_S):
         ticks.wait(0.1)
-        with contextlib.suppress(StatusError, AdminError):  # the server is busy: look again
+        with contextlib.suppress(MetricsPageError, AdminError):  # the server is busy: look again
             rest = rest_of(read(found.server.metrics_url), found.blocks())
             ups = Admin(found.server.http_url, found.server.metrics_url).peers_up()
             if rest.under_way or not all(ups.get(name) for name in found.deployment.names):

@@ -8,29 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tools.metrics_page import MetricsPageError, Sample, read, total
+
 URL = "http://127.0.0.1:8002/metrics"
-_SAMPLE = re.compile(r"^token_router_(\w+)\{([^}]*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-
-
-class StatusError(Exception):
-    """There is nothing to read; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    name: str
-    labels: dict[str, str]
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +35,6 @@ class ModelStatus:
     handoffs_per_s: float
     share: float
     kv_used: float
-
-
-def read(url: str) -> list[Sample]:
-    """The page's samples of this project; StatusError when nobody answers or there are none."""
-    try:
-        with urllib.request.urlopen(url, timeout=5) as page:
-            text = page.read().decode()
-    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
-        raise StatusError(
-            f"no metrics at {url} ({error}): start a server with `make serve`, or give --url"
-        ) from error
-    found = [
-        Sample(name, dict(_LABEL.findall(labels)), float(value))
-        for name, labels, value in _SAMPLE.findall(text)
-    ]
-    if not found:
-        raise StatusError(f"{url} has no metrics of TokenRouter: is it another server's page?")
-    return found
 
 
 def models_of(samples: Sequence[Sample]) -> list[str]:
@@ -92,30 +60,26 @@ def _model(
     steps = _grown(before, now, "steps_total", model)
     rows = _grown(before, now, "batch_rows_total", model)
     states = {
-        state: round(_sum(now, "requests", model, state=state)) for state in ("queued", "running", "parked")
+        state: round(total(now, "requests", model=model, state=state))
+        for state in ("queued", "running", "parked")
     }
     return ModelStatus(
         model,
-        _sum(now, "healthy", model) > 0,
-        round(_sum(now, "threshold", model)),
+        total(now, "healthy", model=model) > 0,
+        round(total(now, "threshold", model=model)),
         **states,
         rows_per_step=rows / steps if steps else 0.0,
         steps_per_s=steps / elapsed_s,
         committed_per_s=_grown(before, now, "tokens_committed_total", model) / elapsed_s,
         handoffs_per_s=_grown(before, now, "handoffs_sent_total", model) / elapsed_s,
         share=share,
-        kv_used=_sum(now, "kv_cache_usage", model),
+        kv_used=total(now, "kv_cache_usage", model=model),
     )
-
-
-def _sum(samples: Sequence[Sample], name: str, model: str, **labels: str) -> float:
-    wanted = {"model": model, **labels}
-    return sum(one.value for one in samples if one.name == name and wanted.items() <= one.labels.items())
 
 
 def _grown(before: Sequence[Sample], now: Sequence[Sample], name: str, model: str) -> float:
     """Never negative: a model that was loaded anew counts from nothing."""
-    return max(0.0, _sum(now, name, model) - _sum(before, name, model))
+    return max(0.0, total(now, name, model=model) - total(before, name, model=model))
 
 
 def looks(url: str, every_s: float) -> Iterator[list[ModelStatus]]:
@@ -170,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         show(options)
-    except StatusError as error:
+    except MetricsPageError as error:
         print(f"status: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

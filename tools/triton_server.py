@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from tools.metrics_page import samples_in
 from tools.serving.ending import wait_for_end
 from tools.triton_guard import DONE, sweep
 from tools.triton_layout import (
@@ -262,8 +262,8 @@ def fronts(repository: Path, loaded: tuple[str, ...] | None) -> tuple[str, ...]:
 
 def hears_everybody(door: str, page: str) -> bool:
     """Does the metrics page say that the front `door` hears every subserver."""
-    ups = re.findall(rf'^token_router_peer_up{{[^}}]*door="{door}"[^}}]*}} (\d+)', page, re.MULTILINE)
-    return bool(ups) and "0" not in ups
+    ups = [one.value for one in samples_in(page) if one.name == "peer_up" and one.labels["door"] == door]
+    return bool(ups) and all(ups)
 
 
 def children(pid: int) -> list[int]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import statistics
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +18,7 @@ import numpy as np
 
 from tools.emulation.closed_loop import Arrival, Client, ClosedLoopError, run_clients
 from tools.emulation.pair import NAMES, EmulatedPair, balanced_seeds
+from tools.metrics_page import Sample, read, total
 from tools.triton_server import TritonServer
 
 PROMPT_TOKENS = 5
@@ -53,10 +52,10 @@ def measure(server: TritonServer, pair: EmulatedPair, concurrency: int, effort: 
     """Let so many clients work; ClosedLoopError if one of them fails or nothing ends."""
     seeds = list(itertools.islice(balanced_seeds(pair, PROMPT_TOKENS, MAX_TOKENS), SEEDS))
     clients = [Client(itertools.cycle(_rotated(seeds, k)), MAX_TOKENS) for k in range(concurrency)]
-    before = launches(server)
+    before = launches_in(read(server.metrics_url))
     began_at = time.perf_counter() + WARM_UP_S
     asyncio.run(run_clients(server.grpc_address, clients, WARM_UP_S + effort.seconds * effort.repeat))
-    after = launches(server)
+    after = launches_in(read(server.metrics_url))
     edges = [began_at + effort.seconds * k for k in range(effort.repeat + 1)]
     streams = [client.arrivals for client in clients]
     windows = tuple(throughput(streams, *edge) for edge in itertools.pairwise(edges))
@@ -95,14 +94,12 @@ Launches = dict[str, tuple[float, float]]
 """(steps, rows) since the start, by model."""
 
 
-def launches(server: TritonServer) -> Launches:
-    with urllib.request.urlopen(server.metrics_url) as page:
-        return launches_in(page.read().decode())
-
-
-def launches_in(page: str) -> Launches:
-    """From the text of a metrics page."""
-    return {name: (_sample(page, "steps", name), _sample(page, "batch_rows", name)) for name in NAMES}
+def launches_in(samples: Sequence[Sample]) -> Launches:
+    """From one look at a metrics page."""
+    return {
+        name: (total(samples, "steps_total", model=name), total(samples, "batch_rows_total", model=name))
+        for name in NAMES
+    }
 
 
 def mean_batch(before: Launches, after: Launches) -> tuple[float, ...]:
@@ -114,13 +111,7 @@ def mean_batch(before: Launches, after: Launches) -> tuple[float, ...]:
     return tuple(means)
 
 
-def _sample(page: str, name: str, model: str) -> float:
-    found = re.search(rf'^token_router_{name}_total{{model="{model}"[^}}]*}} (\S+)$', page, re.MULTILINE)
-    return float(found[1]) if found else 0.0
-
-
 def _rotated(seeds: list[int], k: int) -> list[int]:
     """Client k's seeds: the same in every run, other ones than its neighbours'."""
     start = 31 * k % len(seeds)
     return seeds[start:] + seeds[:start]
-

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from tools.loading.work import LoadError
-from tools.status import Sample, StatusError, read
+from tools.metrics_page import MetricsPageError, Sample, read
 
 QUIET_S = 1.5
 """The page is a mirror that is brought up to date every second at least."""
@@ -39,5 +39,5 @@ def committed(url: str) -> dict[str, float]:
 def _read(url: str) -> list[Sample]:
     try:
         return read(url)
-    except StatusError as error:
+    except MetricsPageError as error:
         raise LoadError(f"--metrics: {error}") from error

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tools.metrics_page import read, total
 from tools.peers.pair import NAMES, Pair
 from tools.peers.routed import Routed
 from tools.peers.workload import LARGE, SMALL, Coins, Workload, question
@@ -108,15 +107,8 @@ async def _written(ours: Routed, context: int, vocab_size: int) -> tuple[int, in
 async def _returns(ours: Routed) -> int:
     """How often the large model has handed over, when the page of metrics has had time to hear of it."""
     await asyncio.sleep(METRICS_S)
-    page = await asyncio.to_thread(_read, ours.server.metrics_url)
-    pattern = rf'^token_router_handoffs_total{{[^}}]*src="{NAMES[LARGE]}"[^}}]*}} (\S+)'
-    return round(sum(map(float, re.findall(pattern, page, re.MULTILINE))))
-
-
-def _read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as page:
-        text: str = page.read().decode()
-    return text
+    samples = await asyncio.to_thread(read, ours.server.metrics_url)
+    return round(total(samples, "handoffs_total", src=NAMES[LARGE]))
 
 
 def write_heads(pair: Pair) -> None:

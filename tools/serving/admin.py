@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-PEER_UP = "token_router_peer_up"
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+from tools.metrics_page import samples_in
 
 
 class AdminError(Exception):
@@ -46,13 +44,12 @@ class Admin:
 
 
 def peers_up(metrics: str) -> dict[str, bool]:
-    """`token_router_peer_up` samples in Prometheus text, by the peer (or model) that they are about."""
+    """`token_router_peer_up` samples in Prometheus text, by the model that they are about."""
     found: dict[str, bool] = {}
-    for line in metrics.splitlines():
-        if line.startswith(f"{PEER_UP}{{"):
-            labels = dict(_LABEL.findall(line))
-            name = labels.get("peer") or labels.get("model", "")
-            found[name] = found.get(name, True) and float(line.rsplit(" ", 1)[1]) > 0
+    for one in samples_in(metrics):
+        if one.name == "peer_up":
+            name = one.labels["model"]
+            found[name] = found.get(name, True) and one.value > 0
     return found
 
 

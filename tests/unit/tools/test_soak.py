@@ -12,11 +12,11 @@ import pytest
 
 from tests.unit.tools.soaking.test_report import findings
 from tools import soak
+from tools.metrics_page import Sample
 from tools.soak import Plan, ended_by_sigterm, main, rest_of
 from tools.soaking.faults import Kind, Strike
 from tools.soaking.load import SoakError
 from tools.soaking.report import Blocks, Rest
-from tools.status import Sample
 from tools.triton_server import ServerError
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tools import status
-from tools.status import ModelStatus, Sample, StatusError
+from tools.metrics_page import Sample
+from tools.status import ModelStatus
 
 PAGE = """# HELP token_router_steps_total Batches.
 token_router_steps_total{model="small"} 10
@@ -82,11 +83,6 @@ def test_a_page_is_shown_as_a_table(page: str, capsys: pytest.CaptureFixture[str
     assert status.main(["--once", "--every-s", "0.05", "--url", f"{page}/metrics"]) == 0
 
     assert "small" in capsys.readouterr().out
-
-
-def test_another_server_s_page_is_named(page: str) -> None:
-    with pytest.raises(StatusError, match="no metrics of TokenRouter"):
-        status.read(f"{page}/other")
 
 
 def test_a_server_that_is_not_there_is_said_with_the_cure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tools.emulation.closed_loop import Arrival, ClosedLoopError
 from tools.emulation.measure import gaps_s, launches_in, mean_batch, throughput
+from tools.metrics_page import samples_in
 
 STEADY = [Arrival(0.1 * k, 1, k % 5 == 4) for k in range(1, 100)]
 """One token each 0.1 s, requests of five tokens ending at 0.4, 0.9, ..."""
@@ -57,7 +58,7 @@ def test_gaps_are_between_tokens_of_one_answer_only() -> None:
 
 
 def test_the_mean_batch_is_rows_per_launch_since_the_first_look() -> None:
-    before, after = launches_in(""), launches_in(PAGE)
+    before, after = launches_in([]), launches_in(samples_in(PAGE))
 
     assert after == {"small": (10.0, 25.0), "large": (4.0, 4.0)}
     assert mean_batch(before, after) == (2.5, 1.0)

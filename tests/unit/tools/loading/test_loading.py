@@ -15,7 +15,7 @@ from tools.loading.page import committed_in
 from tools.loading.picture import draw
 from tools.loading.programs import own_program, run
 from tools.loading.work import LoadError, Seen, Target, Work
-from tools.status import Sample
+from tools.metrics_page import Sample
 
 WORK = Work(("a", "b"), 8, 2, 4)
 TARGET = Target("127.0.0.1:1", "127.0.0.1:2", "http://127.0.0.1:3/metrics")
