@@ -25,7 +25,6 @@ Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")]
 """host:port; an IPv6 address stands in brackets."""
 
-
 Device = Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")]
 
 FRONTS = ("token_router", "router")
@@ -68,10 +67,13 @@ class ModelSettings(Settings):
     dtype: Literal["auto", "float32", "float16", "int8", "bfloat16", "float64"] = "auto"
     """How weights are kept; auto = float32 for a small model, float16 beyond. Sums are float32 in both."""
     device: Device = "cpu"
-    """Where weights and KV live. Models on one device share its memory budget."""
+    """Where weights and KV live, for TensorRT-LLM the first GPU unless another is named. Models on one device
+    share its memory budget."""
+    workspace: str = "1GiB"
+    """TensorRT-LLM: what each rank takes of its GPU beside weights, KV and logits (activations, CUDA, NCCL);
+    no file of an engine tells (docs/deploy.md)."""
     replicas: int = Field(1, ge=1, le=64)
-    """How many subservers serve this model, each with an engine and a KV pool of its own: the Triton models
-    `<name>`, `<name>_2`, `<name>_3` ... (docs/hosts.md)."""
+    """How many subservers have an engine and a KV pool for it: `<name>`, `<name>_2` ... (docs/hosts.md)."""
     devices: tuple[Device, ...] = ()
     """The device of each replica, where they are not all on `device`."""
     attention: Literal["auto", "flashinfer", "flash_attn", "sdpa"] = "auto"
@@ -81,8 +83,7 @@ class ModelSettings(Settings):
     """On a GPU: rows, and new tokens of each, of the steps that are captured as CUDA graphs. Empty = none."""
     threads: int = Field(1, ge=1)
     kv_tokens: int | None = Field(None, ge=16)
-    """Size of the KV pool; default: an equal share of the device's memory budget, where there is one, else
-    65536."""
+    """Size of the KV pool; default: an equal share of the device's memory budget, or 65536 without one."""
     block_size: int = Field(16, ge=1, le=256)
     parked_kv_max: float = Field(0.9, ge=0, le=1)
     """Share of the pool that requests may keep here while they run on another model."""
@@ -160,15 +161,14 @@ class Deployment(Settings):
     deadline_ms: float = Field(50.0, ge=0)
     """Longest deliberate wait for a batch to fill."""
     thresholds: Literal["fixed", "auto"] = "fixed"
-    """fixed: each model's `threshold`; auto: planned from what the server observes, with all ones while it
-    has observed too little, and whenever the leading model 0 is silent."""
+    """fixed: each model's `threshold`; auto: planned from what the server observes, all ones while that is
+    too little or the leading model 0 is silent."""
     profile: str = ""
     """For `thresholds: auto`: measured step times (`python -m tools.measure_steps`), relative to the
     repository; default: they are learned."""
     memory_budget: str | dict[str, str] = ""
-    """What the models may take of their device: a size (8GiB), or auto (half of the memory of the machine or
-    of its control group, nine tenths of a GPU's); by device where they differ ({cpu: 8GiB, "cuda:0": auto}).
-    Default: nobody checks."""
+    """What models may take of a device: a size (8GiB), or auto (half of the memory of machine or control
+    group, nine tenths of a GPU's); {cpu: 8GiB, "cuda:0": auto} by device. Default: nobody checks."""
     front: FrontSettings = FrontSettings()
     on_peer_loss: PeerLoss = PeerLoss.FAIL
     """What becomes of a request whose model was lost: fail (an error), continue_local (a model that lives

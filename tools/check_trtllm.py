@@ -23,14 +23,14 @@ from python_backend.agreement import Agreement
 from python_backend.config import Deployment, ModelSettings, load_deployment
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
-from python_backend.roles.place import model_dir
+from python_backend.roles.place import engine_dir, model_dir
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.trtllm_runner.contract import Design
 from python_backend.runner.trtllm_runner.engine_config import load_engine_config
 from python_backend.text.tokenizer import load_tokenizer
 from router_backend.core.errors import ConfigError, RunnerError
 from router_backend.scheduler.batch import Needs
-from tools.engines.placed import engine_dir, missing_ranks
+from tools.engines.placed import missing_ranks
 from tools.trtllm_check.answers import answer_verdict, greedy_readings, greedy_tokens
 from tools.trtllm_check.scenarios import Words, scenario_verdicts
 from tools.trtllm_check.stepper import COMPARED, Stepper

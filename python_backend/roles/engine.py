@@ -9,13 +9,14 @@ from typing import Any
 from python_backend.agreement import Agreement
 from python_backend.config import Deployment, ModelSettings
 from python_backend.roles.agreeing import script_file
-from python_backend.roles.memory import KV_TOKENS_DEFAULT, memory_plans, with_kv_tokens
+from python_backend.roles.memory import KV_TOKENS_DEFAULT, host_of, memory_plans, with_kv_tokens
+from python_backend.roles.place import engine_dir
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
 from python_backend.runner.resuming import Resume
 from python_backend.runner.scripted_runner import ScriptedSettings, load_script
 from python_backend.runner.torch_runner.buckets import Grid
-from python_backend.runner.torch_runner.devices import CPU
+from python_backend.runner.torch_runner.devices import CPU, gpu_index
 from python_backend.runner.torch_runner.settings import NO_GRAPHS, TorchSettings
 from python_backend.runner.trtllm_runner.settings import TrtllmSettings
 from router_backend.core.request import ModelIndex
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 def build_runner(deployment: Deployment, name: str, repository: Path, agreement: Agreement) -> ModelRunner:
     """The engine of subserver `name`, loaded; ConfigError: what is wrong with its files, or does not fit."""
-    plans = memory_plans(deployment, repository)
+    plans = memory_plans(deployment, repository, host_of(deployment, name))
     for line in [line for plan in plans for line in plan.lines()]:
         _log.info("%s", line)
     model = with_kv_tokens(deployment, plans).served(name)
@@ -67,9 +68,8 @@ def _trtllm_settings(
     model: ModelSettings, index: ModelIndex, repository: Path, vocab_size: int
 ) -> TrtllmSettings:
     folder = repository / (model.model_dir or f"{model.name}/1")
-    built = repository / model.engine_dir if model.engine_dir else folder / "engine"
     return TrtllmSettings(
-        engine_dir=built if model.engine == "trtllm" else folder,
+        engine_dir=engine_dir(model, repository) if model.engine == "trtllm" else folder,
         model_dir=folder,
         kv_tokens=model.kv_tokens or KV_TOKENS_DEFAULT,
         batch_max=model.batch_max,
@@ -79,6 +79,7 @@ def _trtllm_settings(
         vocab_size=vocab_size,
         model=index,
         tensor_parallel=model.tensor_parallel,
+        first_gpu=gpu_index(model.device),
         resume=Resume(model.resume),
         heads=tuple((name, repository / place) for name, place in sorted(model.heads.items())),
     )

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from python_backend.config import Deployment, load_deployment
+from python_backend.config import Deployment, ModelSettings, load_deployment
 from python_backend.roles.confinement import check_confined
 from python_backend.transport.directory import open_run_dir, run_dir
 from router_backend.core.errors import ConfigError
 
 DEPLOYMENT_FILE = "deployment.yaml"
+ENGINE_DIR = "engine"
+"""A TensorRT-LLM engine's folder in its model's; Hugging Face's small files lie beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ def is_set(value: str) -> bool:
 
 def model_dir(deployment: Deployment, repository: Path, name: str) -> Path:
     return repository / (deployment.model(name).model_dir or f"{name}/1")
+
+
+def engine_dir(model: ModelSettings, repository: Path) -> Path:
+    """Where the deployment says that the model's TensorRT-LLM engine lies."""
+    return repository / (model.engine_dir or f"{model.model_dir or f'{model.name}/1'}/{ENGINE_DIR}")
 
 
 def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:

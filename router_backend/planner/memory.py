@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from collections.abc import Sequence as Sequences
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from router_backend.core.errors import ConfigError
 
@@ -26,7 +27,7 @@ class Footprint:
     name: str
     weights: int
     activations: int
-    """The largest step's temporary tensors."""
+    """The largest step's temporary tensors, and what a library takes for itself."""
     kv_bytes_per_token: int
     block_size: int = 16
     kv_tokens: int | None = None
@@ -59,6 +60,8 @@ class MemoryPlan:
     device: str
     budget: int | None
     models: tuple[PlannedModel, ...]
+    share: int
+    """Tokens of every model that fixes none, were this its only device."""
 
     @property
     def total(self) -> int:
@@ -68,18 +71,28 @@ class MemoryPlan:
         """Of the model of that name."""
         return next(model.kv_tokens for model in self.models if model.footprint.name == name)
 
+    def bounded(self, most: Mapping[str, int]) -> MemoryPlan:
+        """With no more tokens for a model than `most` has by name: a pool has one size on all its devices."""
+        models = [replace(one, kv_tokens=min(one.kv_tokens, most[one.footprint.name])) for one in self.models]
+        return replace(self, models=tuple(models))
+
     def lines(self) -> list[str]:
         """Every number of the plan, a line for each model and one for their sum."""
         told = [f"memory plan of {self.device}: {told_bytes(self.total)} {self._bound}"]
         for model in self.models:
-            need, how = model.footprint, "fixed" if model.footprint.kv_tokens is not None else "equal share"
+            need = model.footprint
             told.append(
                 f"  {need.name}: weights {told_bytes(need.weights)} + activations "
-                f"{told_bytes(need.activations)} + KV {model.kv_tokens} tokens ({how}) x "
+                f"{told_bytes(need.activations)} + KV {model.kv_tokens} tokens ({self._why(model)}) x "
                 f"{need.kv_bytes_per_token} B = {told_bytes(model.kv_bytes)}; "
                 f"together {told_bytes(model.total)}"
             )
         return told
+
+    def _why(self, model: PlannedModel) -> str:
+        if model.footprint.kv_tokens is not None:
+            return "fixed"
+        return "equal share" if model.kv_tokens == self.share else "as on its fullest device"
 
     @property
     def _bound(self) -> str:
@@ -101,18 +114,19 @@ def plan_memory(
     if shared:
         assert budget is not None, f"{device}: a share of no budget"
         share = _share(budget - sum(footprint.fixed_bytes for footprint in footprints), shared, tokens_max)
-    plan = MemoryPlan(device, budget, tuple(PlannedModel(one, _tokens(one, share)) for one in footprints))
+    models = tuple(PlannedModel(one, _tokens(one, share)) for one in footprints)
+    plan = MemoryPlan(device, budget, models, share)
     if budget is not None and (plan.total > budget or (shared and share < 1)):
         raise ConfigError(_refusal(device, budget, footprints))
     return plan
 
 
-def parse_bytes(text: str) -> int:
-    """`8GiB`, `512 MiB`, `2e9`: a number of bytes; ConfigError for anything else."""
+def parse_bytes(key: str, text: str) -> int:
+    """`8GiB`, `512 MiB`, `2e9`: a number of bytes; ConfigError names `key` for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([A-Za-z]*)\s*", text)
     unit = UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None or not float(match[1]) > 0:
-        raise ConfigError(f"memory_budget: {text!r} is not a size such as 8GiB, 512MiB or auto")
+        raise ConfigError(f"{key}: {text!r} is not a size such as 8GiB or 512MiB")
     return int(float(match[1]) * unit)
 
 

@@ -11,13 +11,14 @@ import pytest
 from python_backend.config import parse_deployment
 from tests.source_tree import ROOT
 from tests.tiny_models import TinyModel, frozen, tiny_model_dir
+from tests.unit.roles.test_memory_of_engines import write_published_pair
 from tests.unit.tools.engines.directories import LARGE, SMALL, write
 from tools.build_engine import main as build_engine
 from tools.check_trtllm import _parser as check_parser
 from tools.engines.hugging_face import HuggingFaceModel, problems, read_model, tensor_names
+from tools.plan_memory import main as plan_memory
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
-GIB = 2**30
 
 
 def block(language: str) -> str:
@@ -61,15 +62,16 @@ def test_the_deployment_of_the_page_is_one() -> None:
     ]
 
 
-def test_the_memory_plan_is_the_arithmetic_of_that_deployment(models: dict[str, HuggingFaceModel]) -> None:
-    deployment = parse_deployment(block("yaml"), "docs/deploy.md")
-    for (name, model), settings in zip(models.items(), deployment.models, strict=True):
-        per_token = model.kv_bytes(settings.tensor_parallel)
-        size = settings.kv_tokens * per_token / GIB
-        told = rf"{settings.kv_tokens:,} tokens of {per_token:,} bytes[^|]*\| {size:.1f} "
-        assert re.search(told, PAGE), f"{name}: {told}"
-    sums = [sum(map(float, column)) for column in ((1.4, 30.5, 14.0, 16.0), (30.5, 16.0))]
-    assert f"| together | {sums[0]:.1f} | {sums[1]:.1f} |" in PAGE
+def test_the_memory_plan_is_that_of_the_deployment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (write_published_pair(tmp_path) / "deployment.yaml").write_text(block("yaml"))
+    ((_, *options),) = commands("plan_memory")
+
+    assert plan_memory([str(tmp_path / "deployment.yaml"), *options]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 5
+    assert "\n".join(f"    {line}" for line in told) in PAGE
 
 
 def test_a_tied_model_saved_as_the_page_says_has_an_output_layer_of_its_own(tmp_path: Path) -> None:

@@ -8,16 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from python_backend.config import ModelSettings
-from python_backend.runner.trtllm_runner.engine_config import EngineConfig, load_engine_config
+from python_backend.roles.place import engine_dir
+from python_backend.runner.trtllm_runner.engine_config import EngineConfig, engine_file, load_engine_config
 from router_backend.core.errors import ConfigError
-from tools.engines.plan import ENGINE
-
-
-def engine_dir(model: ModelSettings, repository: Path) -> Path:
-    """Where the deployment says that the model's engine lies."""
-    if model.engine_dir:
-        return repository / model.engine_dir
-    return repository / (model.model_dir or f"{model.name}/1") / ENGINE
 
 
 def engine_problems(model: ModelSettings, repository: Path) -> list[str]:
@@ -38,6 +31,6 @@ def engine_problems(model: ModelSettings, repository: Path) -> list[str]:
 
 def missing_ranks(place: Path, config: EngineConfig) -> list[str]:
     """Files of ranks that are not there."""
-    names = [f"rank{rank}.engine" for rank in range(config.tp_size)]
-    absent = [name for name in names if not (place / name).is_file()]
+    files = [engine_file(place, rank) for rank in range(config.tp_size)]
+    absent = [file.name for file in files if not file.is_file()]
     return [f"{place} has no {name}: build it with python -m tools.build_engine" for name in absent]

@@ -10,13 +10,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from python_backend.roles.place import ENGINE_DIR
 from tools.engines.hugging_face import HuggingFaceModel
 
 EXAMPLES = Path("/app/examples")
 """Where Triton's TensorRT-LLM containers keep the converters."""
 TAP_FILE = Path(__file__).resolve().parent.parent / "trtllm_tap.py"
-ENGINE = "engine"
-"""The engine's folder in a model's version folder; Hugging Face's small files lie beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class EnginePlan:
 
     @property
     def engine(self) -> Path:
-        return self.version_dir / ENGINE
+        return self.version_dir / ENGINE_DIR
 
 
 def commands(plan: EnginePlan) -> tuple[tuple[str, ...], ...]:

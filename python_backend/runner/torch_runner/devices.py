@@ -53,7 +53,7 @@ def refuse_absent(device: str) -> None:
 
 
 def gpu_index(device: str) -> int:
-    """`cuda` is the first one."""
+    """`cuda` is the first one, and so is `cpu` for an engine that is on GPUs only."""
     return int(device.partition(":")[2] or 0)
 
 

@@ -1,4 +1,4 @@
-"""Where the tensors of a step lie: the GPU with the rank's number, or the CPU under the emulator.
+"""Where the tensors of a step lie: the rank's GPU, or the CPU under the emulator.
 
 Contract-tested; unverified on hardware until tools.check_trtllm has run. The invariant: one copy takes all
 small inputs of a step to the device, and every slice of it starts on a boundary that kernels accept.
@@ -22,9 +22,9 @@ ALIGNMENT_WORDS = 64
 class Device:
     """Streams and copies. On a CPU a step has ended when it was enqueued."""
 
-    def __init__(self, words: int, rank: int = 0) -> None:
+    def __init__(self, words: int, gpu: int) -> None:
         """`words`: room for the int32 inputs of the largest step, `aligned_words` of each."""
-        self.torch = chosen_device(rank)
+        self.torch = chosen_device(gpu)
         self.is_gpu = self.torch.type == "cuda"
         self._host = torch.zeros(words, dtype=torch.int32, pin_memory=self.is_gpu)
         self._there = torch.zeros(words, dtype=torch.int32, device=self.torch) if self.is_gpu else self._host
@@ -51,20 +51,20 @@ class Device:
         return places
 
 
-def chosen_device(rank: int) -> torch.device:
-    """The GPU of this rank, made the current one: TensorRT puts an engine where the current device is.
+def chosen_device(gpu: int) -> torch.device:
+    """The GPU of that number, made the current one: TensorRT puts an engine where the current device is.
 
     ConfigError when this process sees too few; the CPU when it sees none, which only the emulator can use.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
     seen = torch.cuda.device_count()
-    if rank >= seen:
+    if gpu >= seen:
         raise ConfigError(
-            f"tensor_parallel: rank {rank} has no GPU, {seen} can be seen (CUDA_VISIBLE_DEVICES)"
+            f"device, tensor_parallel: there is no GPU {gpu}, {seen} can be seen (CUDA_VISIBLE_DEVICES)"
         )
-    torch.cuda.set_device(rank)
-    return torch.device("cuda", rank)
+    torch.cuda.set_device(gpu)
+    return torch.device("cuda", gpu)
 
 
 def aligned_words(words: int) -> int:

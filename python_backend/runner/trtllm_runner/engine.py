@@ -29,8 +29,9 @@ from python_backend.runner.trtllm_runner.engine_check import (
     tensor_faults,
     workspace_fault,
 )
-from python_backend.runner.trtllm_runner.engine_config import EngineConfig
+from python_backend.runner.trtllm_runner.engine_config import EngineConfig, engine_file
 from python_backend.runner.trtllm_runner.installation import EngineInstallation
+from python_backend.runner.trtllm_runner.settings import TrtllmSettings
 from python_backend.runner.trtllm_runner.step_tensors import StepTensors
 from router_backend.core.errors import ConfigError, RunnerError
 
@@ -46,7 +47,7 @@ class TrtEngine:
 
     def __init__(
         self,
-        engine_dir: Path,
+        settings: TrtllmSettings,
         config: EngineConfig,
         limits: Limits,
         num_blocks: int,
@@ -55,10 +56,10 @@ class TrtEngine:
         """Loads and checks; ConfigError names tensor and build flag. MPI says which rank this is."""
         self.rank = int(installation.mpi_comm().Get_rank()) if config.tp_size > 1 else 0
         self._config, self._installation, self._rows_max = config, installation, limits.rows_max
-        self.device = Device(_staging_words(config, limits), self.rank)
-        self._session = installation.open_session(_read(engine_dir / f"rank{self.rank}.engine"))
+        self.device = Device(_staging_words(config, limits), settings.first_gpu + self.rank)
+        self._session = installation.open_session(_read(engine_file(settings.engine_dir, self.rank)))
         self.found = found_tensors(self._session.engine, installation)
-        self._refuse(engine_dir, tensor_faults(self.found, config, limits))
+        self._refuse(settings.engine_dir, tensor_faults(self.found, config, limits))
         self.pool = torch.zeros(
             _pool_shape(config, num_blocks), dtype=_dtype(config), device=self.device.torch
         )

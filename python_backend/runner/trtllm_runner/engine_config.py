@@ -46,6 +46,11 @@ class EngineConfig:
         return -(-self.max_seq_len // self.tokens_per_block)
 
 
+def engine_file(engine_dir: Path, rank: int) -> Path:
+    """One rank's weights and kernels."""
+    return engine_dir / f"rank{rank}.engine"
+
+
 def load_engine_config(engine_dir: Path) -> EngineConfig:
     """ConfigError names the file, the key and the build flag."""
     path = engine_dir / "config.json"

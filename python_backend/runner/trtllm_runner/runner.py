@@ -46,7 +46,7 @@ class TrtllmRunner:
         self._config = config
         tokens_max = settings.tokens_max(config.tokens_per_block)
         limits = Limits(settings.batch_max, tokens_max, self.info.length_max, bool(settings.heads))
-        self.engine = TrtEngine(settings.engine_dir, config, limits, self.info.num_blocks, installation)
+        self.engine = TrtEngine(settings, config, limits, self.info.num_blocks, installation)
         heads = router_heads(settings, self.info, self.engine.device.torch)
         self._numbers = StepNumbers(heads, settings.model)
 

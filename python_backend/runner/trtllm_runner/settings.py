@@ -35,6 +35,8 @@ class TrtllmSettings:
     vocab_size: int | None = None
     model: ModelIndex = FIRST_MODEL
     tensor_parallel: int = 1
+    first_gpu: int = 0
+    """Rank r is on GPU first_gpu + r."""
     resume: Resume = Resume.MID_BLOCK
     heads: tuple[tuple[str, Path], ...] = ()
 

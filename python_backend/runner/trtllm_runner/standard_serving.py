@@ -32,6 +32,8 @@ class StandardServing:
 
     def __init__(self, settings: TrtllmSettings) -> None:
         """ConfigError says what is missing and what to run."""
+        if settings.first_gpu:
+            raise ConfigError("device: engine trtllm_llm takes the first GPUs that it sees")
         config = load_model_config(settings.model_dir)
         length_max = settings.length_max or config.length_max
         self.info = RunnerInfo(

@@ -47,7 +47,7 @@ class TorchFlowRunner:
         self._settings = settings
         self._layers = config.num_layers
         tokens_max = settings.tokens_max(settings.block_size)
-        self.device = Device(2 * aligned_words(tokens_max))
+        self.device = Device(2 * aligned_words(tokens_max), settings.first_gpu)
         self._theirs = torch_installation()
         weights = stored_tensors(settings.model_dir)
         self._model = _loaded(self._theirs, settings, weights).to(self.device.torch)

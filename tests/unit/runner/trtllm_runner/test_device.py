@@ -19,13 +19,13 @@ def current(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_every_rank_has_a_gpu_of_its_own_and_makes_it_current(current: list[int]) -> None:
-    assert [chosen_device(rank) for rank in (0, 1)] == [torch.device("cuda", 0), torch.device("cuda", 1)]
+def test_a_gpu_is_made_current(current: list[int]) -> None:
+    assert [chosen_device(gpu) for gpu in (0, 1)] == [torch.device("cuda", 0), torch.device("cuda", 1)]
     assert current == [0, 1]
 
 
-def test_a_rank_without_a_gpu_is_named(current: list[int]) -> None:
-    with pytest.raises(ConfigError, match="tensor_parallel: rank 2 has no GPU, 2 can be seen"):
+def test_a_gpu_that_is_not_there_is_named(current: list[int]) -> None:
+    with pytest.raises(ConfigError, match="device, tensor_parallel: there is no GPU 2, 2 can be seen"):
         chosen_device(2)
 
 

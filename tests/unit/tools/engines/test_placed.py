@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from python_backend.config import ModelSettings
+from python_backend.roles.place import engine_dir
 from tests.contract.emulated import Build, lay_out
 from tests.tiny_models import TinyModel, tiny_model_dir
-from tools.engines.placed import engine_dir, engine_problems
+from tools.engines.placed import engine_problems
 
 MODEL = TinyModel("qwen3", seed=3)
 
