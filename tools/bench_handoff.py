@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -94,8 +94,8 @@ def handoff(number: int, source: int, seq: int) -> Handoff:
 
 def returned(arrived: Handoff, now: float) -> Send:
     """The same request on its way back, at `now`."""
-    back = replace(
-        arrived, source=arrived.target, target=arrived.source, seq=arrived.seq + 1, meta={SENT_AT: now}
+    back = arrived.replaced(
+        source=arrived.target, target=arrived.source, seq=arrived.seq + 1, meta={SENT_AT: now}
     )
     return Send(back.target, back)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from python_backend.config import Deployment
@@ -89,7 +88,7 @@ class Adapting:
         }
 
     def _announce(self, thresholds: Thresholds) -> None:
-        thresholds = replace(thresholds, table=shared(thresholds.table, self._replicas))
+        thresholds = thresholds.replaced(table=shared(thresholds.table, self._replicas))
         self._inbox.put(thresholds)
         self.perform([Send(peer, thresholds) for peer in self._peers])
 

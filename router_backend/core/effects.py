@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from router_backend.core.record import Record
 from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, OfRequest, RequestId
 
@@ -42,8 +42,7 @@ LOGPROB_MIN = -9999.0
 """Stands for what is impossible or no number, as other servers write it: JSON has no infinity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emit(OfRequest):
+class Emit(OfRequest, Record, frozen=True):
     """Tokens that `model` has just committed; `position` is the index of the first in the answer.
 
     `logprobs` has one entry per token when the request asks for them, else none.
@@ -58,16 +57,14 @@ class Emit(OfRequest):
     logprobs: tuple[TokenLogprobs, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Record, frozen=True):
     """What the answer cost, for the client's extra usage block (R13)."""
 
     discarded: int = 0
     handoffs: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Close(OfRequest):
+class Close(OfRequest, Record, frozen=True):
     """The one terminal effect of a request. `length` = committed output tokens in total, so that the
     home can wait for commits that are still under way."""
 
@@ -80,8 +77,7 @@ class Close(OfRequest):
     usage: Usage = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Record, frozen=True):
     """A message for the subserver with the number `target`."""
 
     target: ReplicaIndex

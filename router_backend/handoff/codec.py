@@ -1,6 +1,6 @@
 """Messages to bytes and back: typed msgpack with a schema number, strict, no pickle.
 
-The only third-party import of the core besides numpy: msgspec, a pure function of its arguments.
+msgspec is a pure function of its arguments; besides this module only `core/record.py` knows it.
 """
 
 from __future__ import annotations

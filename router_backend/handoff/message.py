@@ -6,9 +6,10 @@ The other messages never move it. Nothing that arrives after the end of a reques
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 
 from router_backend.core.effects import TokenLogprobs
+from router_backend.core.record import Record
 from router_backend.core.replicas import ReplicaIndex
 from router_backend.core.request import ModelIndex, OfRequest, PolicyValue, Request, RequestId
 
@@ -16,8 +17,7 @@ DRAFT_MAX = 32
 """Longest draft that travels: it bounds the logits that a verifying step must keep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handoff(OfRequest):
+class Handoff(OfRequest, Record, frozen=True):
     """Control of a request goes from `source` to `target`.
 
     `token_ids` is exactly the suffix that the target has not seen, starting at absolute position
@@ -38,8 +38,8 @@ class Handoff(OfRequest):
     attempt: int = 0
     raw_steps: int = 0
     request: Request | None = None
-    meta: dict[str, PolicyValue] = field(default_factory=dict)
-    sent_at: float = field(default=0.0, compare=False)
+    meta: Mapping[str, PolicyValue] = {}
+    sent_at: float = 0.0
     """When it was decided, seconds on the monotonic clock of the source's host; for measuring only."""
     provisional: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
@@ -60,11 +60,10 @@ class Handoff(OfRequest):
 
     def starting_at(self, base: int, token_ids: tuple[int, ...], request: Request | None) -> Handoff:
         """The same hand-off for a target that holds only `base` tokens."""
-        return replace(self, base=base, token_ids=token_ids, request=request)
+        return self.replaced(base=base, token_ids=token_ids, request=request)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted(OfRequest):
+class Admitted(OfRequest, Record, frozen=True):
     """`source` has admitted a new request: one more is live."""
 
     request_id: RequestId
@@ -72,8 +71,7 @@ class Admitted(OfRequest):
     source: ReplicaIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Joined(OfRequest):
+class Joined(OfRequest, Record, frozen=True):
     """`source`, one of several replicas of its model, was handed a live request: no other one of them will
     be. Said to all, on first contact."""
 
@@ -82,8 +80,7 @@ class Joined(OfRequest):
     source: ReplicaIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Finished(OfRequest):
+class Finished(OfRequest, Record, frozen=True):
     """The request has ended, for whatever reason: drop what you hold of it, one less is live.
 
     To the author of a draft, `kept` is the absolute length up to which its tokens were kept.
@@ -95,8 +92,7 @@ class Finished(OfRequest):
     kept: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Nack(OfRequest):
+class Nack(OfRequest, Record, frozen=True):
     """`source` received a hand-off that starts after the end of what it holds: send again from `have`."""
 
     request_id: RequestId
@@ -106,8 +102,7 @@ class Nack(OfRequest):
     have: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Record, frozen=True):
     """Barrier modes only, to the leader: `waiting` requests are ready at `source`; `sent[m]` were handed
     to model m in the step that has just ended (`is_step_over`)."""
 
@@ -117,15 +112,13 @@ class Report:
     is_step_over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Go:
+class Go(Record, frozen=True):
     """Barrier modes only, from the leader: run one step with what is ready, then report."""
 
     source: ModelIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Record, frozen=True):
     """With adaptive thresholds, to the leader, a few times a second: what `source` did since the last one.
 
     `destinations[m]` requests went to model m after a step of `source`, those that ended counted as going
@@ -140,8 +133,7 @@ class Observation:
     steps: tuple[tuple[int, int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Record, frozen=True):
     """From the leader: row i of `table` holds every model's threshold while i + 1 requests are live, the
     last row also for more. In force for `lasts_s` from arrival, unless the next ones come before."""
 
@@ -150,8 +142,7 @@ class Thresholds:
     lasts_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Record, frozen=True):
     """A home gives a request to the subserver of its entry model. `answer` is what a former life of it has
     committed already (`stream/lives.py`); the first token that is wanted comes behind it."""
 
@@ -159,16 +150,14 @@ class Admit:
     answer: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Abort(OfRequest):
+class Abort(OfRequest, Record, frozen=True):
     """A home no longer wants the request. Sent to every subserver; idempotent."""
 
     request_id: RequestId
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Record, frozen=True):
     """A sign of life, a few times a second, to everybody.
 
     `instance` is drawn at process start, so that a restart is seen as such. Subservers say what

@@ -8,8 +8,6 @@ right to append.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from router_backend.core.effects import Effect, Reason, Send
 from router_backend.core.errors import ConfigError, RemoteProtocolError
 from router_backend.core.replicas import ReplicaIndex
@@ -248,7 +246,7 @@ class Scheduler:
             return self.roster.finish(sequence, Event.STOPPED, Reason.ERROR, message)
         sequence.happen(Event.HANDED_OFF)
         if not placement.is_single:
-            handoff = replace(handoff, places=sequence.places)
+            handoff = handoff.replaced(places=sequence.places)
         sequence.owner = target
         sequence.last_seq = handoff.seq
         sequence.seen = list(handoff.seen)

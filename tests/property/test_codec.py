@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
 from router_backend.core.errors import RemoteProtocolError
 from router_backend.core.request import PolicySpec, Request, Sampling
-from router_backend.handoff.codec import Message, pack, unpack
+from router_backend.handoff.codec import SCHEMA, Message, pack, unpack
 from router_backend.handoff.message import (
     Abort,
     Admit,
@@ -19,6 +19,7 @@ from router_backend.handoff.message import (
     Finished,
     Go,
     Handoff,
+    Joined,
     Nack,
     Observation,
     Report,
@@ -69,6 +70,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         meta=st.dictionaries(TEXTS, VALUES, max_size=3),
     ),
     named(Admitted, source=INTS),
+    named(Joined, source=INTS),
     named(Finished, source=INTS, kept=INTS),
     named(Nack, source=INTS, seq=INTS, have=INTS),
     st.builds(Admit, REQUESTS),
@@ -135,13 +137,13 @@ def test_a_damaged_head_is_refused_or_names_another_kind(message: Message, head:
     assert is_refused_or_a_message([head, pack(message)[1]])
 
 
-@given(kind=st.integers(0, 12), body=st.binary(max_size=64))
+@given(kind=st.integers(0, 13), body=st.binary(max_size=64))
 @example(kind=7, body=b"\xdd\xff\xff\xff\xff")
 @example(kind=7, body=b"\xdf\xff\xff\xff\xff")
 @example(kind=0, body=b"\x81" * 2000)
 @settings(max_examples=300)
 def test_noise_is_refused_or_is_a_message(kind: int, body: bytes) -> None:
-    assert is_refused_or_a_message([bytes([1, kind]), body])
+    assert is_refused_or_a_message([bytes([SCHEMA, kind]), body])
 
 
 @given(st.lists(st.binary(max_size=4), max_size=4).filter(lambda frames: len(frames) != 2))

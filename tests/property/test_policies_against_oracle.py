@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -239,7 +238,7 @@ class ForgetfulStitch(LiteralStitch):
     """Keeps quiet about what it discarded, which takes the progress rule away."""
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
-        return replace(super().send(sequence, target), attempt=0)
+        return super().send(sequence, target).replaced(attempt=0)
 
 
 @pytest.fixture

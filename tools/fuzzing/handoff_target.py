@@ -7,8 +7,8 @@ keeps account of every block, and can always plan and apply its next step.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
+from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from router_backend.core.effects import Close, Effect, Emit, Send
 from router_backend.core.errors import RouterError
+from router_backend.core.record import Record
 from router_backend.core.request import ModelIndex, PolicySpec, Request, RequestId, Sampling
 from router_backend.handoff.codec import Message, pack, unpack
 from router_backend.handoff.message import Abort, Admit
@@ -173,11 +174,18 @@ def _draft_reading(plan: BatchPlan, chance: Random) -> DraftReading | None:
 
 def _changed(message: Any, chance: Random) -> Any:
     """`message` with one field, or one field of its request, replaced by a value of the same type."""
-    field = chance.choice(dataclasses.fields(message))
-    value = getattr(message, field.name)
-    if dataclasses.is_dataclass(value) and chance.random() < 0.9:
-        return dataclasses.replace(message, **{field.name: _changed(value, chance)})
-    return dataclasses.replace(message, **{field.name: _other(value, chance)})
+    name = chance.choice(_names(message))
+    value = getattr(message, name)
+    is_whole = _names(value) and chance.random() < 0.9
+    changes = {name: _changed(value, chance) if is_whole else _other(value, chance)}
+    return message.replaced(**changes) if isinstance(message, Record) else replace(message, **changes)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """The fields of a record or of a dataclass; of anything else none."""
+    if isinstance(value, Record):
+        return value.__struct_fields__
+    return tuple(field.name for field in fields(value)) if is_dataclass(value) else ()
 
 
 def _other(value: Any, chance: Random) -> Any:

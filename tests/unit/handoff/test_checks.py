@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -54,7 +53,7 @@ def test_a_hand_off_of_the_same_deployment_passes():
 )
 def test_a_hand_off_that_cannot_be_is_refused(changes, complaint):
     with pytest.raises(RemoteProtocolError, match=complaint):
-        BOUNDS.check_handoff(replace(FIRST, **changes))
+        BOUNDS.check_handoff(FIRST.replaced(**changes))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_hand_off_that_cannot_be_is_refused(changes, complaint):
 )
 def test_a_hand_off_goes_on_where_the_request_is_and_takes_nothing_back(changes, held, complaint):
     with pytest.raises(RemoteProtocolError, match=complaint):
-        BOUNDS.check_continuation(replace(FIRST, **changes), request(), held)
+        BOUNDS.check_continuation(FIRST.replaced(**changes), request(), held)
 
 
 def test_a_scheduler_refuses_them_and_goes_on_as_if_nothing_had_come():
@@ -77,7 +76,7 @@ def test_a_scheduler_refuses_them_and_goes_on_as_if_nothing_had_come():
     small.admit(request(policy=ALWAYS), 0.0)
     (there,) = handoffs(step(small, 40))
     for wrong in (
-        replace(there, token_ids=(1, VOCAB, 3)),
+        there.replaced(token_ids=(1, VOCAB, 3)),
         Admit(request("x", prompt=(VOCAB,))),
         Admitted(RequestId("x"), 0, ModelIndex(9)),
     ):

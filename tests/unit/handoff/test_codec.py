@@ -55,6 +55,9 @@ def test_a_message_comes_back_equal(message):
         ([bytes([SCHEMA, 0]), b"\xc1"], "Handoff"),
         ([bytes([SCHEMA, 5]), b"\x80"], "missing required field `request_id`"),
         ([bytes([SCHEMA, 0]), b"\x91" * 5000], "Handoff"),
+        (pack(MESSAGES[0].replaced(base="2")), r"Handoff: Expected `int`, got `str` - at `\$.base`"),
+        (pack(MESSAGES[0].replaced(seen=(4, "4"))), r"Handoff: Expected `int`, .* at `\$.seen\[1\]`"),
+        (pack(MESSAGES[11].replaced(reason="bored")), r"Close: Invalid enum value 'bored' - at `\$.reason`"),
     ],
 )
 def test_anything_else_is_refused_with_what_is_wrong(frames, complaint):

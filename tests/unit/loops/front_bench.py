@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 from typing import Any
 
 from python_backend.agreement import Agreement
@@ -145,7 +144,7 @@ class Bench:
 
     def _alive(self, message: Message) -> Message:
         if isinstance(message, Emit | Close) and not message.epoch:
-            return replace(message, epoch=self.epochs.get(_client(message.request_id), 0))
+            return message.replaced(epoch=self.epochs.get(_client(message.request_id), 0))
         return message
 
     def beat(self, *names: str, instance: int = 1, **limits: int) -> None:

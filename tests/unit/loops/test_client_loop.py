@@ -81,7 +81,7 @@ def test_log_probabilities_come_with_their_tokens_and_without_spelling() -> None
     subject = Subject()
     request_id, port = subject.started(replace(WHOLE, logprobs=1))
     told = TokenLogprobs(-0.5, ((8, -0.25),))
-    subject.loop.deliver(replace(emit(request_id, 0, 7), logprobs=(told,)))
+    subject.loop.deliver(emit(request_id, 0, 7).replaced(logprobs=(told,)))
     subject.loop.deliver(Close("small", request_id, 0, Reason.STOP, 1))
     subject.loop.turn()
 

@@ -1,7 +1,5 @@
 """A letter to the front holds what one step of a subserver committed, for all its clients."""
 
-from dataclasses import replace
-
 from router_backend.core.effects import Reason
 from router_backend.handoff.codec import pack
 from tests.unit.loops.front_bench import close, emit, ready_bench
@@ -19,7 +17,7 @@ def test_what_a_step_committed_for_several_clients_may_come_in_one_letter() -> N
 def test_a_message_that_cannot_be_read_costs_its_letter_nothing_else() -> None:
     bench = ready_bench()
     request_id, port = bench.ask()
-    good = pack(replace(emit(request_id, 0, 1), epoch=bench.epochs[request_id]))
+    good = pack(emit(request_id, 0, 1).replaced(epoch=bench.epochs[request_id]))
     assert bench.subservers["small"].post("front", [b"?", b"?", *good])  # type: ignore[arg-type]
     bench.turn(1.0)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Sequences
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,7 +250,7 @@ class Committing(Holding):
         return LARGE
 
     def send(self, sequence: Sequence, target: ModelIndex) -> Handoff:
-        return replace(handoff_to(sequence, target), provisional=0)
+        return handoff_to(sequence, target).replaced(provisional=0)
 
 
 class Spinning(Committing):

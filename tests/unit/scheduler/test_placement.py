@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from router_backend.core.errors import RemoteProtocolError
@@ -72,7 +70,7 @@ def test_what_a_sibling_holds_does_not_come_here() -> None:
 def test_a_hand_off_from_nowhere_or_for_another_replica_is_refused(places: tuple[int, ...]) -> None:
     handoff = Handoff(RequestId("a"), 0, SMALL, LARGE, 0, 0, (1, 2), (2, 2))
     found = placement(own=LARGE_1)
-    found.check(replace(handoff, places=(FIRST, LARGE_1)))
-    assert found.sender(replace(handoff, places=(FIRST, LARGE_1))) == FIRST
+    found.check(handoff.replaced(places=(FIRST, LARGE_1)))
+    assert found.sender(handoff.replaced(places=(FIRST, LARGE_1))) == FIRST
     with pytest.raises(RemoteProtocolError, match="a hand-off to subserver 1 of a request that is at"):
-        found.check(replace(handoff, places=tuple(map(ReplicaIndex, places))))
+        found.check(handoff.replaced(places=tuple(map(ReplicaIndex, places))))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
@@ -27,7 +25,7 @@ def emit(position: int, token: int, model: ModelIndex = SMALL) -> Emit:
 def handoff(**changes: object) -> Send:
     """After one commit by the small model."""
     message = Handoff(ASKED.request_id, 0, SMALL, LARGE, 0, 0, (1, 2, 3, 7), (4, 4), request=ASKED)
-    return Send(LARGE, replace(message, **changes))  # type: ignore[arg-type]
+    return Send(LARGE, message.replaced(**changes))  # type: ignore[arg-type]
 
 
 def closing(length: int, reason: Reason = Reason.LENGTH) -> Close:
@@ -137,7 +135,7 @@ def test_the_end_is_checked_for_what_is_left_and_for_what_the_client_got():
         books.at_end([scheduler()], home)
 
     home.hear(closing(1), 1.0)
-    home.hear(replace(emit(0, 7), token_ids=(6,)), 2.0)
+    home.hear(emit(0, 7).replaced(token_ids=(6,)), 2.0)
     with pytest.raises(Violation, match="left behind"):
         books.at_end([left], home)
     with pytest.raises(Violation, match="the client saw another text"):

@@ -1,7 +1,5 @@
 """One answer from its commits to its end."""
 
-from dataclasses import replace
-
 import pytest
 
 from router_backend.core.effects import Close, Emit, Reason, TokenLogprobs, Usage
@@ -32,7 +30,7 @@ def emit(position: int, *tokens: int, model: int = 0) -> Emit:
 
 def told(position: int, *tokens: int, model: int = 0, top: int = 0) -> Emit:
     """Token n has the log-probability -n, and the n tokens before it as its likeliest."""
-    return replace(emit(position, *tokens, model=model), logprobs=tuple(entry(n, top) for n in tokens))
+    return emit(position, *tokens, model=model).replaced(logprobs=tuple(entry(n, top) for n in tokens))
 
 
 def entry(token: int, top: int = 0) -> TokenLogprobs:
