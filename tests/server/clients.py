@@ -5,9 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import queue
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,6 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 import tritonclient.grpc as grpc
 
+from python_backend.metric_catalogue import metric_of
+from tools.metrics_page import Sample, samples_in, total
 from tools.triton_server import LOOPBACK, TritonServer
 
 WAIT_S = 20.0
@@ -142,9 +143,23 @@ def metric(server: TritonServer, name: str, **labels: str) -> float:
         page = connection.getresponse().read().decode()
     finally:
         connection.close()
-    wanted = [f'{label}="{value}"' for label, value in labels.items()]
-    found = re.findall(rf"^{name}{{(.*)}} (\S+)$", page, re.MULTILINE)
-    return sum(float(value) for given, value in found if all(item in given for item in wanted))
+    return asked_of(samples_in(page), name.removeprefix("token_router_"), **labels)
+
+
+def asked_of(samples: Sequence[Sample], name: str, **labels: str) -> float:
+    """The sum, 0 before the first sample; AssertionError for a name that nobody exports and for a label that
+    no sample of it carries: such a sum is 0 whatever the server does."""
+    assert metric_of(name) or name.startswith("fake_"), f"nobody exports {name}"
+    carried = [one.labels.keys() for one in samples if one.name == name]
+    assert not carried or any(labels.keys() <= names for names in carried), (name, labels, carried[0])
+    return total(samples, name, **labels)
+
+
+def held(server: TritonServer) -> float:
+    """Requests and KV blocks that any process still keeps for somebody."""
+    names, owners = ("live_requests", "live", "requests"), ("running", "parked")
+    requests = sum(metric(server, f"token_router_{name}") for name in names)
+    return requests + sum(metric(server, "token_router_kv_blocks", owner=owner) for owner in owners)
 
 
 def eventually(holds: Callable[[], bool], within_s: float = WAIT_S) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.clients import eventually, generate, grpc_stream, metric, settled, sse
+from tests.server.clients import eventually, generate, grpc_stream, held, metric, settled, sse
 from tests.server.test_doors import DOORS, PROMPT
 from tools.triton_server import TritonServer
 
@@ -15,15 +15,6 @@ pytestmark = pytest.mark.server
 
 ENDLESS = {"text_input": PROMPT, "max_tokens": 4000, "ignore_eos": True}
 SWITCHING = {"routing_algorithm": "r_stitch", "routing_config": json.dumps({"cutoff": 0.05})}
-MODELS = ("small", "large")
-
-
-def held(server: TritonServer) -> float:
-    """Requests and KV blocks that any model still keeps for somebody."""
-    live = sum(metric(server, "token_router_live", model=model) for model in MODELS)
-    owners = ("running", "parked")
-    blocks = sum(metric(server, "token_router_kv_blocks", owner=owner) for owner in owners)
-    return live + blocks + metric(server, "token_router_live_requests")
 
 
 @pytest.fixture(autouse=True)

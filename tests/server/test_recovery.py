@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.clients import eventually, generate, metric, post, settled, sse, text_of
+from tests.server.clients import eventually, generate, held, metric, post, settled, sse, text_of
 from tests.server.conftest import assert_nothing_left
 from tests.server.repository import options, scripted_repository
 from tests.server.test_lifecycle import ALWAYS, PROMPT
@@ -101,13 +101,6 @@ def revive(server: TritonServer, model: str) -> None:
     assert eventually(server.is_ready)
 
 
-def nothing_held(server: TritonServer) -> bool:
-    names = ("live", "ready", "executing", "parked")
-    figures = [metric(server, f"token_router_{name}") for name in names]
-    figures += [metric(server, "token_router_kv_blocks", owner=owner) for owner in ("parked", "running")]
-    return not any(figures)
-
-
 def recoveries(server: TritonServer) -> float:
     return settled(lambda: metric(server, "token_router_recoveries_total", door="token_router"))
 
@@ -128,7 +121,7 @@ def test_continue_local_finishes_every_stream_of_a_killed_and_of_a_stopped_model
     os.kill(stopped, signal.SIGCONT)
     assert eventually(server.is_ready)
     assert answered(server) == expected
-    assert eventually(lambda: nothing_held(server))
+    assert eventually(lambda: held(server) == 0)
 
 
 def text_of_first(text: str, server: TritonServer, seed: int) -> str:
@@ -148,7 +141,7 @@ def test_retry_goes_on_once_the_killed_model_is_back(opened: Opener) -> None:
     assert streams.texts() == expected
     assert recoveries(server) > 0
     assert len(json.dumps(streams.events)) > len(told), "the streams had ended before"
-    assert eventually(lambda: nothing_held(server))
+    assert eventually(lambda: held(server) == 0)
 
 
 def test_fail_tells_the_clients_of_a_stopped_model_and_nothing_stays_when_it_wakes(opened: Opener) -> None:
@@ -160,4 +153,4 @@ def test_fail_tells_the_clients_of_a_stopped_model_and_nothing_stays_when_it_wak
     os.kill(stopped, signal.SIGCONT)
     assert eventually(server.is_ready)
     assert answered(server) == expected
-    assert eventually(lambda: nothing_held(server))
+    assert eventually(lambda: held(server) == 0)

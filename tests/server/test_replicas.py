@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.clients import eventually, generate, metric, post, settled, sse, text_of
+from tests.server.clients import eventually, generate, held, metric, post, settled, sse, text_of
 from tests.server.conftest import assert_nothing_left
 from tests.server.repository import options, scripted_repository
 from tests.server.test_lifecycle import ALWAYS, PROMPT
@@ -68,14 +68,8 @@ def committed(server: TritonServer, model: str) -> float:
     return settled(lambda: metric(server, "token_router_tokens_committed_total", model=model))
 
 
-def nothing_held(server: TritonServer) -> bool:
-    figures = [metric(server, f"token_router_{name}") for name in ("live", "ready", "executing", "parked")]
-    figures += [metric(server, "token_router_kv_blocks", owner=owner) for owner in ("parked", "running")]
-    return not any(figures)
-
-
 def is_up(server: TritonServer, model: str) -> float:
-    return metric(server, "token_router_peer_up", door="token_router", peer=model)
+    return metric(server, "token_router_peer_up", door="token_router", model=model)
 
 
 def test_both_replicas_work_and_one_that_dies_takes_only_its_own_requests(server: TritonServer) -> None:
@@ -106,4 +100,4 @@ def test_both_replicas_work_and_one_that_dies_takes_only_its_own_requests(server
     before_2 = committed(server, "large_2")
     assert [text_of(events) for events in Clients(server).ended()] == expected
     assert committed(server, "large_2") > before_2
-    assert eventually(lambda: nothing_held(server))
+    assert eventually(lambda: held(server) == 0)

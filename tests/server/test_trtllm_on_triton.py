@@ -203,4 +203,4 @@ def test_a_lost_rank_ends_its_requests_with_an_error_and_is_seen(server: TritonS
         routing_config=json.dumps({"cutoff": -1.0}),
     )
     assert answer.error.startswith(("TR_RUNNER: ", "TR_PEER_LOST: ")), answer
-    assert eventually(lambda: metric(server, "token_router_peer_up", door="token_router", peer="large") == 0)
+    assert eventually(lambda: metric(server, "token_router_peer_up", door="token_router", model="large") == 0)
