@@ -69,14 +69,16 @@ def test_random_systems_keep_every_promise(counts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("counts", [(1, 2), (2, 2), (1, 2, 2)], ids=str)
 def test_nor_does_a_lost_message_make_them_break_one(counts: tuple[int, ...]) -> None:
     for seed in SEEDS:
-        scenario(seed, len(counts), drop_p=0.03, counts=counts).finished()
+        cluster = scenario(seed, len(counts), drop_p=0.03, counts=counts).finished()
+        assert not cluster.home.unended, seed
 
 
 @pytest.mark.parametrize("choice", PeerLoss)
 @pytest.mark.parametrize("counts", [(1, 2), (2, 2), (1, 2, 2)], ids=str)
 def test_replicas_that_die_and_sleep_break_no_promise(counts: tuple[int, ...], choice: PeerLoss) -> None:
     for seed in SEEDS:
-        mortal_scenario(seed, len(counts), 0.0, choice, counts).finished()
+        cluster = mortal_scenario(seed, len(counts), 0.0, choice, counts).finished()
+        assert not cluster.home.unended, seed
 
 
 @pytest.mark.parametrize("counts", [(1, 2), (2, 2), (1, 3)], ids=str)

@@ -22,19 +22,19 @@ SEEDS = [seed for seed in range(400, 460) if has_reused_ids(seed)]
 @pytest.mark.parametrize("drop_p", [0.0, 0.03])
 def test_requests_of_one_id_keep_every_promise_each_by_itself(models: int, drop_p: float) -> None:
     for seed in SEEDS:
-        scenario(seed, models, drop_p).finished()
+        assert not scenario(seed, models, drop_p).finished().home.unended, seed
 
 
 @pytest.mark.parametrize("mode", [Mode.EAGER_ASYNC, Mode.STEP_SYNC])
 def test_also_in_the_other_modes(mode: Mode) -> None:
     for seed in SEEDS:
-        scenario(seed, mode=mode).finished()
+        assert not scenario(seed, mode=mode).finished().home.unended, seed
 
 
 @pytest.mark.parametrize("choice", PeerLoss)
 def test_also_where_models_die_and_requests_take_several_lives(choice: PeerLoss) -> None:
     for seed in SEEDS:
-        mortal_scenario(seed, 2, 0.03 * (seed % 2), choice).finished()
+        assert not mortal_scenario(seed, 2, 0.03 * (seed % 2), choice).finished().home.unended, seed
 
 
 def test_the_seeds_use_ids_again_while_their_former_request_is_still_spoken_of() -> None:

@@ -27,21 +27,21 @@ def batch(first: int) -> range:
 @pytest.mark.parametrize("first", range(0, 200, BATCH))
 def test_two_models_keep_every_promise(first: int) -> None:
     for seed in batch(first):
-        scenario(seed).finished()
+        assert not scenario(seed).finished().home.unended, seed
 
 
 @pytest.mark.parametrize("models", [1, 3])
 @pytest.mark.parametrize("first", [200, 225])
 def test_one_model_and_three_keep_them_too(first: int, models: int) -> None:
     for seed in batch(first):
-        scenario(seed, models).finished()
+        assert not scenario(seed, models).finished().home.unended, seed
 
 
 @pytest.mark.parametrize("mode", [Mode.EAGER_ASYNC, Mode.STEP_SYNC, Mode.MODEL_SYNC])
 @pytest.mark.parametrize("models", [2, 3])
 def test_every_mode_writes_the_same_answers(models: int, mode: Mode) -> None:
     for seed in batch(100):
-        scenario(seed, models, mode=mode).finished()
+        assert not scenario(seed, models, mode=mode).finished().home.unended, seed
 
 
 @pytest.mark.parametrize("models", [2, 3])
@@ -62,7 +62,7 @@ def test_with_messages_lost_everything_still_ends_by_the_deadline_of_the_home(mo
     ],
 )
 def test_what_once_failed_stays_repaired(seed: int, models: int, mode: Mode) -> None:
-    scenario(seed, models, mode=mode).finished()
+    assert not scenario(seed, models, mode=mode).finished().home.unended, seed
 
 
 def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
