@@ -26,6 +26,7 @@ from python_backend.transport.keyring import write_keys
 from tests.free_ports import free_addresses
 from tests.helm_chart import documents, environment, pod
 from tests.server.clients import eventually
+from tools.serving.words import said_until
 from tools.triton_layout import ROOT
 from tools.try_routing import load_questions
 
@@ -126,13 +127,7 @@ def started(workload: dict[str, Any], settings: dict[str, Any], secret: Path, fo
     ) as process:
         assert process.stdout is not None
         try:
-            said: list[str] = []
-            for line in process.stdout:
-                said.append(line)
-                if line.startswith("Ready"):
-                    break
-            assert said and said[-1].startswith("Ready"), "".join(said)
-            yield Part(process, said[-1])
+            yield Part(process, said_until("Ready: ", process.stdout).splitlines()[-1])
         finally:
             process.terminate()
             process.communicate(timeout=60)

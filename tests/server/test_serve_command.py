@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.source_tree import ROOT
+from tools.serving.words import said_until
 from tools.triton_server import SHM, children
 from tools.try_routing import load_questions
 from tools.try_routing import main as try_routing
@@ -46,12 +47,7 @@ class Serving:
     def wait_for(self, words: str) -> str:
         """Read on until a line holds `words`; pytest's own limit bounds the wait."""
         assert self.process.stdout is not None
-        lines = []
-        for line in self.process.stdout:
-            lines.append(line)
-            if words in line:
-                return "".join(lines)
-        raise AssertionError(f"{words!r} was not said:\n{''.join(lines)}")
+        return said_until(words, self.process.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import grpc
 import pytest
-from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.server.clients import eventually, metric, stream
 from tests.server.repository import options, scripted_repository
+from tools.bench_slow_reader import sleeper
 from tools.triton_server import TritonServer
 
 pytestmark = pytest.mark.server
@@ -29,35 +25,6 @@ def memory_bytes(pid: int) -> int:
     return pages * 4096
 
 
-@contextmanager
-def unread(server: TritonServer) -> Iterator[None]:
-    """Until the block ends, a stream on which nothing is read."""
-    leave = threading.Event()
-
-    def asks() -> Iterator[service_pb2.ModelInferRequest]:
-        yield service_pb2.ModelInferRequest(
-            model_name="token_router",
-            inputs=[
-                _tensor("text_input", "BYTES", bytes_contents=[b"94"]),
-                _tensor("max_tokens", "INT32", int_contents=[UNREAD]),
-                _tensor("stream", "BOOL", bool_contents=[True]),
-            ],
-        )
-        leave.wait()
-
-    with grpc.insecure_channel(server.grpc_address) as channel:
-        call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(asks())
-        yield
-        leave.set()
-        call.cancel()
-
-
-def _tensor(name: str, kind: str, **contents: object) -> service_pb2.ModelInferRequest.InferInputTensor:
-    values = service_pb2.InferTensorContents(**contents)
-    tensor = service_pb2.ModelInferRequest.InferInputTensor
-    return tensor(name=name, datatype=kind, shape=[1], contents=values)
-
-
 @pytest.mark.case("F73")
 def test_what_nobody_reads_costs_the_server_little_and_its_neighbours_nothing(tmp_path: Path) -> None:
     folder = scripted_repository(tmp_path / "repository")
@@ -68,7 +35,7 @@ def test_what_nobody_reads_costs_the_server_little_and_its_neighbours_nothing(tm
         ask = {"text_input": "94", "max_tokens": 200, "seed": 5}
         alone = [event["text_output"] for event in stream(server, "token_router", **ask)]
         before, written = memory_bytes(server.pid), tokens(server)
-        with unread(server):
+        with sleeper(server.grpc_address, UNREAD):
             beside = [event["text_output"] for event in stream(server, "token_router", **ask)]
             assert eventually(lambda: tokens(server) >= written + UNREAD, within_s=100)
             assert memory_bytes(server.pid) - before < GROWTH_BYTES_MAX

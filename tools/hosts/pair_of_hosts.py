@@ -21,8 +21,9 @@ from python_backend.transport.keyring import write_keys
 from tools.hosts.wire import Wire
 from tools.make_repository import repository_files
 from tools.repository.part import write_part
+from tools.serving.words import said_until
 from tools.triton_layout import ROOT
-from tools.triton_server import ServerError, ServerOptions, TritonServer
+from tools.triton_server import ServerOptions, TritonServer
 
 NEAR, FAR = ("token_router", "small"), ("large",)
 STOP_S_MAX = 60.0
@@ -63,13 +64,7 @@ def far_server(wire: Wire, deployment: Path, folder: Path) -> Iterator[subproces
     )
     assert process.stdout is not None
     try:
-        said: list[str] = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("Ready"):
-                break
-        else:
-            raise ServerError("the far host does not serve: " + "".join(said))
+        said_until("Ready: ", process.stdout)
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
