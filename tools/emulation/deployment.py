@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from python_backend.config import parse_deployment
+from python_backend.config import Deployment, parse_deployment
 from router_backend.scheduler.rounds import Mode
 from tools.emulation.pair import NAMES, SCRIPT, EmulatedPair
 from tools.make_repository import repository_files, write
@@ -27,17 +27,21 @@ class Setting:
     pair: EmulatedPair
     mode: Mode
     thresholds: tuple[int, ...]
+    """One per model, on each of its replicas."""
+    replicas: int = 1
+    """Of the large model."""
 
 
 def server_options(setting: Setting, run_dir: Path) -> ServerOptions:
     """What serves the pair, everything of it in `run_dir`, which is emptied first."""
     shutil.rmtree(run_dir, ignore_errors=True)
     repository = run_dir / "repository"
-    write_repository(setting, repository)
-    return ServerOptions(repository, run_dir, load_models=(DOOR, *NAMES), exit_timeout_s=5)
+    loaded = (DOOR, *write_repository(setting, repository).subservers)
+    return ServerOptions(repository, run_dir, load_models=loaded, exit_timeout_s=5)
 
 
-def write_repository(setting: Setting, folder: Path) -> None:
+def write_repository(setting: Setting, folder: Path) -> Deployment:
+    """ConfigError for what no deployment can be, like replicas in a barrier mode."""
     folder.mkdir(parents=True)
     tokenizer = folder / "tokenizer"
     tokenizer.mkdir()
@@ -47,14 +51,17 @@ def write_repository(setting: Setting, folder: Path) -> None:
         (folder / name).write_text(json.dumps(document))
     text = deployment_text(setting)
     (folder / "deployment.yaml").write_text(text)
-    write(repository_files(parse_deployment(text, "emulation")), folder)
+    deployment = parse_deployment(text, "emulation")
+    write(repository_files(deployment), folder)
+    return deployment
 
 
 def deployment_text(setting: Setting) -> str:
     """The deployment: every token is sent at once, so that gaps between tokens can be measured."""
+    counts = (1, setting.replicas)
     return yaml.safe_dump(
         {
-            "models": [_model(*one) for one in zip(NAMES, setting.thresholds, strict=True)],
+            "models": [_model(*one) for one in zip(NAMES, setting.thresholds, counts, strict=True)],
             "policy": {"name": "r_stitch", "params": {"cutoff": 0.5}},
             "mode": setting.mode.value,
             "deadline_ms": deadline_ms(setting.pair),
@@ -68,6 +75,6 @@ def deadline_ms(pair: EmulatedPair) -> float:
     return 3.0 * max(latency.step_ms(1) for latency in pair.latencies)
 
 
-def _model(name: str, threshold: int) -> dict[str, object]:
+def _model(name: str, threshold: int, replicas: int) -> dict[str, object]:
     engine = {"engine": "scripted", "script": SCRIPT, "kv_tokens": 1 << 16}
-    return {"name": name, "threshold": threshold, **engine}
+    return {"name": name, "threshold": threshold, "replicas": replicas, **engine}

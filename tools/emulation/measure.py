@@ -18,7 +18,7 @@ import numpy as np
 
 from tools.emulation.closed_loop import Arrival, Client, ClosedLoopError, run_clients
 from tools.emulation.pair import NAMES, EmulatedPair, balanced_seeds
-from tools.metrics_page import Sample, read, total
+from tools.metrics_page import Sample, read
 from tools.triton_server import TritonServer
 
 PROMPT_TOKENS = 5
@@ -91,15 +91,19 @@ def gaps_s(stream: Sequence[Arrival], start: float) -> list[float]:
 
 
 Launches = dict[str, tuple[float, float]]
-"""(steps, rows) since the start, by model."""
+"""(steps, rows) since the start, by model; those of its replicas together."""
 
 
 def launches_in(samples: Sequence[Sample]) -> Launches:
     """From one look at a metrics page."""
     return {
-        name: (total(samples, "steps_total", model=name), total(samples, "batch_rows_total", model=name))
-        for name in NAMES
+        model: (_count(samples, "steps_total", model), _count(samples, "batch_rows_total", model))
+        for model in NAMES
     }
+
+
+def _count(samples: Sequence[Sample], name: str, model: str) -> float:
+    return sum(s.value for s in samples if s.name == name and s.labels["model"].partition("_")[0] == model)
 
 
 def mean_batch(before: Launches, after: Launches) -> tuple[float, ...]:

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router_backend.core.errors import CapacityError, ConfigError
+from router_backend.core.errors import ConfigError
 from router_backend.planner.barrier import BarrierMode, predict_barrier
 from router_backend.planner.latency import StepLatency, step_table
 from router_backend.planner.monte_carlo import Effort, simulate
-from router_backend.planner.prediction import Prediction
 from router_backend.planner.routing import discard_and_return, discard_and_stay
 from router_backend.planner.system import System
 from router_backend.planner.thresholds import plan
-from router_backend.planner.throughput import predict
 from router_backend.scheduler.rounds import Mode
 from router_backend.simulation.closed_loop import NAMES, ClosedLoop, Load, Pair, Scheduling
+from tools.simulated.prediction import prediction
 from tools.timeline.record import Timeline
 
 Clock = Callable[[], float]
@@ -31,7 +30,6 @@ Clock = Callable[[], float]
 BARRIERS = {Mode.STEP_SYNC: BarrierMode.STEP_SYNC, Mode.MODEL_SYNC: BarrierMode.SLOWEST_FIRST}
 FAST_REPLICAS = 512
 FAST_WARMUP_TURNS = 200
-CHAIN_STATES_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +170,7 @@ def predicted_throughput(question: Question, thresholds: Sequence[int]) -> float
         return predict_barrier(system, BARRIERS[question.mode], n)
     if sum(thresholds) - len(thresholds) >= n:
         return None
-    return _predicted(question, thresholds).throughput
-
-
-def _predicted(question: Question, thresholds: Sequence[int]) -> Prediction:
-    system, n = question.system(), question.load.clients
-    try:
-        return predict(system, thresholds, n, state_limit=CHAIN_STATES_MAX)
-    except CapacityError:
-        return simulate(system, [thresholds], n, question.load.seed)[0]
+    return prediction(system, thresholds, n, question.load.seed).throughput
 
 
 def _tokens_per_turn(question: Question, thresholds: Sequence[int]) -> float:

@@ -23,10 +23,10 @@ MEASURED = Measured(100.0, (99.0, 100.0, 101.0), 6.0, 60.0, (1.5, 2.0))
 class StandInServer:
     """Remembers which deployments were served."""
 
-    served: list[tuple[str, tuple[int, ...]]]
+    served: list[tuple[str, tuple[int, ...], int]]
 
     def __init__(self, setting: bench_modes.Setting) -> None:
-        self.served.append((setting.mode.value, setting.thresholds))
+        self.served.append((setting.mode.value, setting.thresholds, setting.replicas))
 
     def __enter__(self) -> StandInServer:
         return self
@@ -73,8 +73,8 @@ def test_the_sweep_measures_every_threshold_of_the_large_model() -> None:
 
 
 def test_a_threshold_of_one_is_served_eagerly() -> None:
-    assert Cell(Mode.DELAYED, 1, (1, 1), 1.0).deployment == (Mode.EAGER_ASYNC, (1, 1))
-    assert Cell(Mode.DELAYED, 2, (1, 2), 1.0).deployment == (Mode.DELAYED, (1, 2))
+    assert Cell(Mode.DELAYED, 1, (1, 1), 1.0).deployment == (Mode.EAGER_ASYNC, (1, 1), 1)
+    assert Cell(Mode.DELAYED, 2, (1, 2), 1.0).deployment == (Mode.DELAYED, (1, 2), 1)
 
 
 def test_each_deployment_is_served_once_and_each_setting_measured_once(
@@ -84,7 +84,7 @@ def test_each_deployment_is_served_once_and_each_setting_measured_once(
     document = json.loads(capsys.readouterr().out)
 
     assert status == 0
-    assert StandInServer.served == [("eager_async", (1, 1)), ("delayed", (1, 2))]
+    assert StandInServer.served == [("eager_async", (1, 1), 1), ("delayed", (1, 2), 1)]
     assert counts == [1, 2, 2]
     assert [(row["mode"], row["n"], row["thresholds"]) for row in document["rows"]] == [
         ("delayed", 1, [1, 1]),
@@ -97,6 +97,27 @@ def test_each_deployment_is_served_once_and_each_setting_measured_once(
     assert first["ratio"] == pytest.approx(100.0 / first["predicted"])
     assert first.keys() >= {"throughput", "gap_p50_ms", "gap_p99_ms", "mean_batch"}
     assert document["emulated"] is True
+
+
+def test_with_replicas_every_mode_that_can_have_them_is_measured_with_one_large_model_and_with_so_many(
+    counts: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench_modes.main(["--json", "--concurrency", "4", "--replicas", "2"]) == 0
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)["rows"]
+
+    assert [(row["mode"], row["replicas"], row["thresholds"]) for row in rows] == [
+        *(("delayed", 1, [1, 3]), ("delayed", 2, [1, 2])),
+        *(("eager_async", 1, [1, 1]), ("eager_async", 2, [1, 1])),
+    ]
+    assert [round(row["predicted"], 1) for row in rows] == [208.0, 191.4, 187.2, 204.9]
+    assert len(StandInServer.served) == 4
+    assert "delayed [1, 2] 2 replicas n=4: 100.0 tok/s" in printed.err
+
+
+def test_a_barrier_mode_has_no_replicas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_modes.main(["--replicas", "2", "--modes", "step_sync"]) == 2
+    assert "mode step_sync knows one of each model" in capsys.readouterr().err
 
 
 def test_the_table_says_that_it_is_an_emulation_and_progress_goes_to_stderr(

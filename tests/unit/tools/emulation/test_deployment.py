@@ -30,6 +30,13 @@ def test_the_deployment_says_mode_and_thresholds_and_every_model_can_be_built(tm
     assert fronts(options.repository, options.load_models) == ("token_router",)
 
 
+def test_replicas_are_of_the_large_model_and_all_are_loaded(tmp_path: Path) -> None:
+    options = server_options(Setting(a100_pair(), Mode.DELAYED, (1, 2), replicas=3), tmp_path / "run")
+
+    assert options.load_models == ("token_router", "small", "large", "large_2", "large_3")
+    assert load_deployment(options.repository / "deployment.yaml").replicas.counts == (1, 3)
+
+
 def test_what_a_former_run_left_is_gone(tmp_path: Path) -> None:
     server_options(SETTING, tmp_path / "run")
     (tmp_path / "run" / "old").touch()

@@ -15,6 +15,8 @@ token_router_steps_total{model="small",version="1"} 10
 token_router_batch_rows_total{model="small",version="1"} 25
 token_router_steps_total{model="large",version="1"} 4
 token_router_batch_rows_total{model="large",version="1"} 4
+token_router_steps_total{model="large_2",version="1"} 2
+token_router_batch_rows_total{model="large_2",version="1"} 5
 token_router_tokens_committed_total{model="small",version="1"} 7
 """
 
@@ -57,9 +59,9 @@ def test_gaps_are_between_tokens_of_one_answer_only() -> None:
     assert gaps_s(stream, 2.0) == [0.25]
 
 
-def test_the_mean_batch_is_rows_per_launch_since_the_first_look() -> None:
+def test_the_mean_batch_is_rows_per_launch_of_all_replicas_since_the_first_look() -> None:
     before, after = launches_in([]), launches_in(samples_in(PAGE))
 
-    assert after == {"small": (10.0, 25.0), "large": (4.0, 4.0)}
-    assert mean_batch(before, after) == (2.5, 1.0)
+    assert after == {"small": (10.0, 25.0), "large": (6.0, 9.0)}
+    assert mean_batch(before, after) == (2.5, 1.5)
     assert mean_batch(after, after) == (0.0, 0.0)

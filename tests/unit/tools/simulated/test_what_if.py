@@ -11,7 +11,6 @@ from router_backend.core.errors import ConfigError
 from router_backend.planner.latency import constant, sloped
 from router_backend.scheduler.rounds import Mode
 from router_backend.simulation.closed_loop import Load
-from tools.simulated import what_if
 from tools.simulated.what_if import Question, answer, chosen_thresholds, fast_answer, predicted_throughput
 
 pytestmark = pytest.mark.filterwarnings("ignore:native chain solver is not built:RuntimeWarning")
@@ -58,7 +57,7 @@ def test_predictions_are_the_golden_ones(changes, expected):
 
 
 def test_a_chain_that_is_too_large_is_predicted_by_simulation(monkeypatch):
-    monkeypatch.setattr(what_if, "CHAIN_STATES_MAX", 10)
+    monkeypatch.setattr("tools.simulated.prediction.CHAIN_STATES_MAX", 10)
 
     assert predicted_throughput(QUESTION, (1, 3)) == pytest.approx(207.95, rel=0.01)
 
