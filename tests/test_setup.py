@@ -98,19 +98,21 @@ def test_a_missing_python_is_named_with_its_cure(tmp_path: Path) -> None:
     )
 
 
+def python(folder: Path, script: str) -> str:
+    """An interpreter that runs `script` and ends with 1 if it comes to its end."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\nexit 1\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def test_an_unsupported_python_is_named(tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.8.1 && exit 0\nexit 1\n')
-    old.chmod(0o755)
-    run = install(tmp_path, PYTHON=str(old))
+    run = install(tmp_path, PYTHON=python(tmp_path, '[ "$1" = --version ] && echo Python 3.8.1 && exit 0'))
     assert run.returncode == 1
     assert "Python 3.8.1 cannot be used: Python 3.10, 3.11 or 3.12 is needed" in run.stderr
 
 
 def test_no_module_for_virtual_environments_is_named_with_its_cure(tmp_path: Path) -> None:
-    bare = tmp_path / "bare"
-    bare.write_text('#!/bin/sh\n[ "$1" = -c ] && exit 0\necho no ensurepip >&2\nexit 1\n')
-    bare.chmod(0o755)
-    run = install(tmp_path, PYTHON=str(bare))
+    run = install(tmp_path, PYTHON=python(tmp_path, '[ "$1" = -c ] && exit 0\necho no ensurepip >&2'))
     assert run.returncode == 1
     assert "make setup: no virtual environment: apt-get install python3-venv" in run.stderr

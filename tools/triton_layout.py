@@ -114,17 +114,18 @@ def chosen_ports(wanted: Ports) -> Ports:
     """`wanted` with free ports for the zeros; ServerError names one that is taken."""
     with contextlib.ExitStack() as stack:
         taken = {
-            name: stack.enter_context(_bound(name, getattr(wanted, name))).getsockname()[1]
+            name: stack.enter_context(bound(name, getattr(wanted, name))).getsockname()[1]
             for name in ("http", "grpc", "metrics")
         }
     return Ports(**taken)
 
 
-def _bound(name: str, port: int) -> socket.socket:
+def bound(name: str, port: int, host: str = LOOPBACK) -> socket.socket:
+    """A socket that holds the port, 0 = any free one; ServerError names one that cannot be had."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((LOOPBACK, port))
+        listener.bind((host, port))
     except OSError as error:
         listener.close()
         raise ServerError(

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 from transformers.generation.streamers import BaseStreamer
 
-from tools.peers.pair import Pair
-from tools.peers.research_loop import fastest_threads
+from tools.peers.in_process import PairInProcess
 from tools.peers.workload import Question
 
 
@@ -47,27 +43,13 @@ class _Arrivals(BaseStreamer):
         """The number of tokens is known beforehand."""
 
 
-class Assisted:
-    """Both models in this process."""
-
-    def __init__(self, pair: Pair) -> None:
-        self._small, self._large = (
-            AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-            for folder in pair.folders.values()
-        )
-        torch.set_num_threads(fastest_threads(self._large))
-        self._turns = ThreadPoolExecutor(1)
-
-    def pids(self) -> Sequence[int]:
-        return [os.getpid()]
-
-    def close(self) -> None:
-        self._turns.shutdown(cancel_futures=True)
+class Assisted(PairInProcess):
+    """The small model drafts for one request after the other."""
 
     async def answer(self, question: Question) -> AsyncIterator[tuple[int, int]]:
         loop, stopped = asyncio.get_running_loop(), threading.Event()
         arrivals = _Arrivals(loop, stopped)
-        task = loop.run_in_executor(self._turns, self._generate, question, arrivals)
+        task = loop.run_in_executor(self.turns, self._generate, question, arrivals)
         left = question.output_tokens
         try:
             while left:
@@ -81,9 +63,9 @@ class Assisted:
     @torch.inference_mode()
     def _generate(self, question: Question, arrivals: _Arrivals) -> None:
         with contextlib.suppress(_Stopped):
-            self._large.generate(
+            self.large.generate(
                 torch.tensor([question.ids]),
-                assistant_model=self._small,
+                assistant_model=self.small,
                 max_new_tokens=question.output_tokens,
                 min_new_tokens=question.output_tokens,
                 do_sample=False,

@@ -7,61 +7,17 @@ is called catches up on what the other one wrote in one forward pass, so nothing
 from __future__ import annotations
 
 import asyncio
-import functools
-import os
-import time
-from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
-import torch
-from transformers import AutoModelForCausalLM, DynamicCache
-
-from tools.peers.pair import Pair
+from tools.peers.in_process import PairInProcess, Reader
 from tools.peers.workload import Question
 
-THREADS_MAX = 2
-"""A small model is often faster on one thread: which is better is tried at the start."""
-TRIED_STEPS = 20
-TRIED_TOKENS = 512
-"""In the cache while it is tried, as many as a run's texts have: on a short one attention costs nothing, and
-one thread seems better than it is."""
 
-
-@dataclass(slots=True)
-class _Reader:
-    """One model's view of one request: its cache, and how many ids are in it."""
-
-    model: Any
-    cache: Any = field(default_factory=DynamicCache)
-    read: int = 0
-
-    @torch.inference_mode()
-    def next_token(self, ids: Sequence[int]) -> int:
-        unseen = torch.tensor([ids[self.read :]])
-        logits = self.model(unseen, past_key_values=self.cache, use_cache=True, logits_to_keep=1).logits
-        self.read = len(ids)
-        return int(logits[0, -1].argmax())
-
-
-class ResearchLoop:
-    """Both models in this process."""
-
-    def __init__(self, pair: Pair) -> None:
-        self._small, self._large = (_loaded(folder) for folder in pair.folders.values())
-        torch.set_num_threads(fastest_threads(self._large))
-        self._turns = ThreadPoolExecutor(1)
-
-    def pids(self) -> Sequence[int]:
-        return [os.getpid()]
-
-    def close(self) -> None:
-        self._turns.shutdown(cancel_futures=True)
+class ResearchLoop(PairInProcess):
+    """Every request keeps a cache of either model."""
 
     async def answer(self, question: Question) -> AsyncIterator[tuple[int, int]]:
-        readers = _Reader(self._small), _Reader(self._large)
+        readers = Reader(self.small), Reader(self.large)
         walk, ids, left = question.walk(), list(question.ids), question.output_tokens
         while left:
             writer = walk.writer
@@ -71,25 +27,5 @@ class ResearchLoop:
                 left -= 1
                 yield 1, writer
 
-    async def _turn(self, reader: _Reader, ids: list[int]) -> int:
-        return await asyncio.get_running_loop().run_in_executor(self._turns, reader.next_token, list(ids))
-
-
-def _loaded(folder: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-
-def fastest_threads(model: Any) -> int:
-    """With how many of torch's threads this model decodes fastest, by its quickest step with each."""
-    return min(range(1, THREADS_MAX + 1), key=functools.partial(_quickest_step_s, model))
-
-
-def _quickest_step_s(model: Any, threads: int) -> float:
-    torch.set_num_threads(threads)
-    reader, ids = _Reader(model), [1] * TRIED_TOKENS
-    times = []
-    for _ in range(TRIED_STEPS):
-        began_at = time.perf_counter()
-        ids.append(reader.next_token(ids))
-        times.append(time.perf_counter() - began_at)
-    return min(times)
+    async def _turn(self, reader: Reader, ids: list[int]) -> int:
+        return await asyncio.get_running_loop().run_in_executor(self.turns, reader.next_token, list(ids))

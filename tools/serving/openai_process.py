@@ -10,14 +10,13 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from tools.triton_layout import LOOPBACK, ServerError
+from tools.triton_layout import LOOPBACK, ServerError, bound
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GRACE_S = 10.0
@@ -110,10 +109,4 @@ class OpenAIProcess:
 
 def must_be_free(host: str, port: int) -> None:
     """ServerError if the port is taken, before anything was started."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            cure = "set OPENAI_PORT, 0 = any free one"
-            raise ServerError(f"openai port {port} cannot be used ({error.strerror}): {cure}") from error
+    bound("openai", port, host).close()

@@ -22,15 +22,19 @@ def tcp(addresses: dict[str, str], **settings: object) -> Deployment:
 @pytest.mark.parametrize("keys", ["", "keys"])
 def test_endpoints_of_a_tcp_deployment_find_each_other(tmp_path: Path, keys: str) -> None:
     deployment = tcp(free_addresses(["small", "large"]), keys=keys)
-    write_keys(tmp_path / "keys", deployment.endpoints)
-    small, large = (open_transport(deployment, tmp_path, name) for name in deployment.names)
+    assert arrived(deployment, tmp_path) == [("small", [b"x"])]
+
+
+def arrived(deployment: Deployment, folder: Path) -> list[tuple[str, list[bytes]]]:
+    """What the large model hears after the small one has posted `x`."""
+    write_keys(folder / "keys", deployment.endpoints)
+    small, large = (open_transport(deployment, folder, name) for name in deployment.names)
     small.post(Peer("large"), [b"x"])
     # TCP with keys answers the handshake in its own poll.
-    arrived = next(found for found in (large.poll(0.1) for _ in range(200)) if found)
+    found = next(found for found in (large.poll(0.1) for _ in range(200)) if found)
     for transport in (small, large):
         transport.close()
-
-    assert arrived == [("small", [b"x"])]
+    return found
 
 
 def test_ipc_is_the_default_and_lies_in_the_private_folder(tmp_path: Path) -> None:
@@ -70,14 +74,7 @@ def test_who_listens_elsewhere_is_found_at_its_address(tmp_path: Path) -> None:
     ports = {name: address.rpartition(":")[2] for name, address in free_addresses(["small", "large"]).items()}
     addresses = {"small": f"127.0.0.1:{ports['small']}", "large": f"localhost:{ports['large']}"}
     deployment = tcp(addresses, keys="keys", listen={"large": f"0.0.0.0:{ports['large']}"})
-    write_keys(tmp_path / "keys", deployment.endpoints)
-    small, large = (open_transport(deployment, tmp_path, name) for name in deployment.names)
-    small.post(Peer("large"), [b"there"])
-    arrived = next(found for found in (large.poll(0.1) for _ in range(200)) if found)
-    for transport in (small, large):
-        transport.close()
-
-    assert arrived == [("small", [b"there"])]
+    assert arrived(deployment, tmp_path) == [("small", [b"x"])]
 
 
 INSIDE = {"small": "127.0.0.1:1", "large": "localhost:2"}

@@ -285,13 +285,16 @@ def test_the_tool_trains_into_the_given_folders(
     assert "small: step 2/2" in capsys.readouterr().err
 
 
-def test_the_figures_are_printed_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an evaluation is said to find."""
     quality = Separation(0.1, 0.6, 0.1, 0.99)
     rows = [Row("small alone", 0.3, 0.0)]
     monkeypatch.setattr(train_demo_pair, "evaluate_pair", lambda _: (quality, rows))
 
+
+@pytest.mark.usefixtures("figures")
+def test_the_figures_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert train_demo_pair.main(["--evaluate", "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out) == {
@@ -305,13 +308,8 @@ def test_the_figures_are_printed_as_json(
     }
 
 
-def test_the_figures_are_printed_as_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    quality = Separation(0.1, 0.6, 0.1, 0.99)
-    rows = [Row("small alone", 0.3, 0.0)]
-    monkeypatch.setattr(train_demo_pair, "evaluate_pair", lambda _: (quality, rows))
-
+@pytest.mark.usefixtures("figures")
+def test_the_figures_are_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert train_demo_pair.main(["--evaluate"]) == 0
 
     assert capsys.readouterr().out.splitlines()[-1].split() == ["small", "alone", "30.0%", "0.0%"]
