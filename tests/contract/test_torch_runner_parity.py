@@ -47,6 +47,10 @@ MODELS = {
         "qwen3", 4, words=90, fields=frozen(head_dim=16, num_key_value_heads=4)
     ),
 }
+FAMILIES = ("llama", "qwen2", "qwen3")
+ANSWER = 20
+Answers = dict[tuple[int, ...], list[int]]
+"""Tokens by prompt."""
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 
 
@@ -65,6 +69,7 @@ class Driver:
 
     def __init__(self, model: TinyModel, dtype: str, seed: int, num_blocks: int = 200) -> None:
         self.rng = random.Random(seed)
+        self.evictions = 0
         kv_tokens = num_blocks * BLOCK_SIZE
         self.runner = TorchRunner(
             TorchSettings(tiny_model_dir(model), dtype, kv_tokens=kv_tokens, block_size=BLOCK_SIZE)
@@ -106,6 +111,12 @@ class Driver:
         self.rng.shuffle(self._free)
         text.blocks = []
 
+    def evict(self, text: Text) -> None:
+        """It reads everything again."""
+        self.evictions += bool(text.computed)
+        self.release(text)
+        text.computed = 0
+
     def _poison(self, blocks: Sequence[int]) -> None:
         with torch.inference_mode():
             self.runner.pool.tensor[:, :, torch.tensor(list(blocks), dtype=torch.long)] = math.nan
@@ -117,25 +128,46 @@ def test_greedy_answers_equal_transformers_token_for_token_in_any_company(
     model: TinyModel, dtype: str
 ) -> None:
     driver = Driver(model, dtype, seed=5)
-    oracle = reference.load(tiny_model_dir(model), getattr(torch, dtype))
-    waiting = [driver.prompt(40) for _ in range(12)]
-    expected = {
-        tuple(prompt): reference.generate(oracle, prompt, 20, (), model.words).tokens for prompt in waiting
-    }
-    texts: list[Text] = []
-    answers: dict[tuple[int, ...], list[int]] = {}
+    prompts = [driver.prompt(40) for _ in range(12)]
 
+    assert answered(driver, prompts) == expected_answers(model, dtype, prompts)
+
+
+@pytest.mark.parametrize("model", [TinyModel(family, 21) for family in FAMILIES], ids=FAMILIES)
+def test_a_hundred_prompts_equal_transformers_whoever_loses_its_cache(model: TinyModel) -> None:
+    driver = Driver(model, "float32", seed=22)
+    prompts = [driver.prompt(40) for _ in range(100)]
+
+    assert answered(driver, prompts, eviction_p=0.05) == expected_answers(model, "float32", prompts)
+    assert driver.evictions > 100
+
+
+def expected_answers(model: TinyModel, dtype: str, prompts: Sequence[list[int]]) -> Answers:
+    oracle = reference.load(tiny_model_dir(model), getattr(torch, dtype))
+    return {
+        tuple(prompt): reference.generate(oracle, prompt, ANSWER, (), model.words).tokens
+        for prompt in prompts
+    }
+
+
+def answered(driver: Driver, prompts: Sequence[list[int]], eviction_p: float = 0.0) -> Answers:
+    """Five texts at a time, in random chunks and company; each may lose its cache after any step."""
+    waiting = [list(prompt) for prompt in prompts]
+    texts: list[Text] = []
+    answers: Answers = {}
     while waiting or texts:
         while waiting and len(texts) < 5:
             prompt = waiting.pop()
-            texts.append(Text(prompt, len(prompt) + 20))
+            texts.append(Text(prompt, len(prompt) + ANSWER))
         driver.turn(texts)
         for text in [text for text in texts if len(text.tokens) == text.wanted]:
-            answers[tuple(text.tokens[:-20])] = text.tokens[-20:]
+            answers[tuple(text.tokens[:-ANSWER])] = text.tokens[-ANSWER:]
             driver.release(text)
             texts.remove(text)
-
-    assert answers == expected
+        for text in texts:
+            if driver.rng.random() < eviction_p:
+                driver.evict(text)
+    return answers
 
 
 @every_model
