@@ -26,6 +26,13 @@ SELDOM = (RARELY, NEVER, RARELY, STITCH)
 DELAYED = Conditions(delay_ticks_max=12)
 LATE = Conditions(delay_ticks_max=8, late_p=0.2, late_ticks_max=64, duplicate_p=0.1)
 LOSSY = replace(LATE, drop_p=0.05)
+UNDER_WAY_MAX = (LATE.delay_ticks_max + LATE.late_ticks_max) * LATE.tick_s
+"""Seconds that one message may take."""
+SOON_S = 1.4 * LARGE_S
+"""The shortest deadline that is of use."""
+
+every_count = pytest.mark.parametrize("live", range(1, 9))
+either_routing = pytest.mark.parametrize("policies", [OFTEN, SELDOM], ids=["often", "seldom"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def bound_s(thresholds: tuple[int, int], deadline_s: float, rounds: int = 1) -> 
     return sum(waits) + rounds * (SMALL_S + LARGE_S)
 
 
-@pytest.mark.parametrize("live", range(1, 9))
+@every_count
 def test_nothing_is_stuck_without_any_deadline(live: int) -> None:
     for thresholds in all_thresholds(live):
         cluster = swept(live, thresholds, Trouble())
@@ -94,15 +101,15 @@ def test_nothing_is_stuck_without_any_deadline(live: int) -> None:
         cluster.check_end()
 
 
-@pytest.mark.parametrize("live", [2, 5, 8])
+@every_count
 def test_nothing_is_stuck_with_hand_offs_under_way(live: int) -> None:
     for thresholds in all_thresholds(live):
         cluster = swept(live, thresholds, Trouble(conditions=DELAYED))
         assert not cluster.home.unended, (live, thresholds, cluster.home.unended)
 
 
-@pytest.mark.parametrize("policies", [OFTEN, SELDOM], ids=["often", "seldom"])
-@pytest.mark.parametrize("live", [3, 6, 8])
+@either_routing
+@every_count
 def test_nothing_is_stuck_when_messages_are_late_or_repeated_and_clients_leave(
     live: int, policies: tuple[PolicySpec, ...]
 ) -> None:
@@ -113,10 +120,13 @@ def test_nothing_is_stuck_when_messages_are_late_or_repeated_and_clients_leave(
         cluster.check_end()
 
 
-@pytest.mark.parametrize("live", [4, 8])
-def test_what_a_lost_message_strands_ends_by_the_deadline_of_the_home(live: int) -> None:
-    for thresholds in all_thresholds(live)[:: live // 2]:
-        trouble = Trouble(conditions=LOSSY, is_cancelling=True, request_s_max=200.0)
+@either_routing
+@every_count
+def test_what_a_lost_message_strands_ends_by_the_deadline_of_the_home(
+    live: int, policies: tuple[PolicySpec, ...]
+) -> None:
+    for thresholds in all_thresholds(live):
+        trouble = Trouble(policies=policies, conditions=LOSSY, is_cancelling=True, request_s_max=200.0)
         cluster = swept(live, thresholds, trouble)
         assert not cluster.home.unended, (live, thresholds, cluster.home.unended)
         ends = [answer.ended_at or math.inf for answer in cluster.home.answers.values()]
@@ -124,8 +134,8 @@ def test_what_a_lost_message_strands_ends_by_the_deadline_of_the_home(live: int)
         cluster.check_end()
 
 
-@pytest.mark.parametrize("deadline_s", [1.4 * LARGE_S, 12.0])
-@pytest.mark.parametrize("live", [3, 6, 8])
+@pytest.mark.parametrize("deadline_s", [SOON_S, 12.0])
+@every_count
 def test_with_a_deadline_no_gap_between_tokens_is_longer_than_the_bound(live: int, deadline_s: float) -> None:
     """These also keep the bound of a small threshold of 1, whatever the thresholds are."""
     for thresholds in all_thresholds(live):
@@ -134,29 +144,58 @@ def test_with_a_deadline_no_gap_between_tokens_is_longer_than_the_bound(live: in
         assert longest_gap_s(cluster) <= bound_s((1, 2), deadline_s), (live, thresholds)
 
 
-@pytest.mark.parametrize("policies", [OFTEN, SELDOM], ids=["often", "seldom"])
-@pytest.mark.parametrize("live", [3, 5, 7, 8])
+@either_routing
+@every_count
 def test_nor_with_clients_that_leave_and_hand_offs_that_are_rare(
     live: int, policies: tuple[PolicySpec, ...]
 ) -> None:
-    deadline_s = 1.4 * LARGE_S
     for thresholds in all_thresholds(live):
-        cluster = swept(live, thresholds, Trouble(deadline_s, policies=policies, is_cancelling=True))
+        cluster = swept(live, thresholds, Trouble(SOON_S, policies=policies, is_cancelling=True))
         cluster.check_end()
-        assert longest_gap_s(cluster) <= bound_s(thresholds, deadline_s), (live, thresholds)
+        assert longest_gap_s(cluster) <= bound_s(thresholds, SOON_S), (live, thresholds)
 
 
+@either_routing
+@pytest.mark.parametrize("conditions", [LATE, LOSSY], ids=["late", "lost"])
+@every_count
+def test_late_and_lost_messages_add_their_own_time_to_a_gap_and_no_more(
+    live: int, conditions: Conditions, policies: tuple[PolicySpec, ...]
+) -> None:
+    """To the other model, back, and the token's own way home."""
+    for thresholds in all_thresholds(live):
+        trouble = Trouble(SOON_S, policies=policies, conditions=conditions, request_s_max=200.0)
+        cluster = swept(live, thresholds, trouble)
+        cluster.check_end()
+        assert not cluster.home.unended, (live, thresholds)
+        assert longest_gap_s(cluster) <= bound_s(thresholds, SOON_S) + 3 * UNDER_WAY_MAX, (live, thresholds)
+
+
+@either_routing
+@pytest.mark.parametrize("is_cancelling", [False, True], ids=["staying", "leaving"])
 @pytest.mark.parametrize("live", range(2, 9))
-def test_nor_under_any_cap_of_the_batch(live: int) -> None:
+def test_nor_under_any_cap_of_the_batch(
+    live: int, is_cancelling: bool, policies: tuple[PolicySpec, ...]
+) -> None:
     """No threshold is above its cap: `BatchGate` refuses that."""
-    deadline_s = 1.4 * LARGE_S
     for cap in range(1, live):
         for thresholds in product(range(1, cap + 1), repeat=2):
-            cluster = swept(live, thresholds, Trouble(deadline_s, batch_max=cap))
+            trouble = Trouble(SOON_S, cap, policies, is_cancelling=is_cancelling)
+            cluster = swept(live, thresholds, trouble)
             cluster.check_end()
             assert not cluster.home.unended, (live, cap, thresholds)
-            assert longest_gap_s(cluster) <= bound_s(thresholds, deadline_s, -(-live // cap)), (
-                live,
-                cap,
-                thresholds,
-            )
+            gap_s = longest_gap_s(cluster)
+            assert gap_s <= bound_s(thresholds, SOON_S, -(-live // cap)), (live, cap, thresholds)
+
+
+@either_routing
+@pytest.mark.parametrize("live", range(2, 9))
+def test_nothing_is_stuck_under_any_cap_of_the_batch_without_any_deadline(
+    live: int, policies: tuple[PolicySpec, ...]
+) -> None:
+    """Late, repeated and lost messages besides, and clients that leave."""
+    for cap in range(1, live):
+        for thresholds in product(range(1, cap + 1), repeat=2):
+            trouble = Trouble(math.inf, cap, policies, LOSSY, is_cancelling=True, request_s_max=200.0)
+            cluster = swept(live, thresholds, trouble)
+            cluster.check_end()
+            assert not cluster.home.unended, (live, cap, thresholds)
