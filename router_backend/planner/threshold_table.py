@@ -47,5 +47,5 @@ class ThresholdTable:
 def plan_table(
     system: System, live_counts: Iterable[int] = LIVE_COUNTS, search: Search = TABLE_SEARCH
 ) -> ThresholdTable:
-    """Plan every live count; about 0.5 s for 1..16 and two models with the compiled solver."""
+    """Plan every live count; about 0.3 s for 1..16 and two models with the compiled solver."""
     return ThresholdTable(tuple(plan(system, live, search) for live in live_counts))
