@@ -1,11 +1,13 @@
 """Counts of observations by size, cheap enough for every token.
 
 Observing only remembers: most of it happens between the end of one model's step and the launch of another's.
+One thread observes, one reads; they may be two. The invariant: an observation is counted once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -25,26 +27,42 @@ class HistogramCounts:
 
 
 REMEMBERED_MAX = 1024
+"""Observations that wait for a reader; beyond it the observer counts them itself."""
 
 
 class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-        self._remembered: list[tuple[float, int]] = []
+        self._remembered: deque[tuple[float, int]] = deque()
+        self._observer = _Tally(bounds)
+        self._reader = _Tally(bounds)
 
     def observe(self, value: float, times: int = 1) -> None:
         self._remembered.append((value, times))
         if len(self._remembered) > REMEMBERED_MAX:
-            self._sort()
+            self._observer.take(self._remembered)
 
     def counts(self) -> HistogramCounts:
-        self._sort()
-        return HistogramCounts(self._bounds, tuple(self._counts), self._total)
+        """What the observer is counting at this very moment may be missing, until the next call."""
+        self._reader.take(self._remembered)
+        pairs = zip(self._observer.counts, self._reader.counts, strict=True)
+        return HistogramCounts(self._bounds, tuple(map(sum, pairs)), self._observer.total + self._reader.total)
 
-    def _sort(self) -> None:
-        for value, times in self._remembered:
-            self._counts[bisect_left(self._bounds, value)] += times
-            self._total += value * times
-        self._remembered.clear()
+
+class _Tally:
+    """Counts of one thread: adding is reading and writing, so two threads would lose some in a common one."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def take(self, remembered: deque[tuple[float, int]]) -> None:
+        """Count what is remembered, each once whoever else takes meanwhile."""
+        while True:
+            try:
+                value, times = remembered.popleft()
+            except IndexError:
+                return
+            self.counts[bisect_left(self._bounds, value)] += times
+            self.total += value * times

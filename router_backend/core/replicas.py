@@ -7,8 +7,7 @@ deployment order, so without further ones a subserver's number is its model's.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Sequence as Sequences
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NewType
@@ -51,7 +50,7 @@ class Replicas:
 
 
 def least_loaded(
-    candidates: Collection[ReplicaIndex], load: Sequences[int], request_id: RequestId
+    candidates: Collection[ReplicaIndex], load: Sequence[int], request_id: RequestId
 ) -> ReplicaIndex | None:
     """Of `candidates` the one with the least `load` (by replica); None of none.
 

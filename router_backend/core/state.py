@@ -13,7 +13,8 @@ from router_backend.core.errors import LocalProtocolError
 
 
 class _Member(Enum):
-    """Members are singletons. Enum's own hash is Python code, and every row of every step asks for two."""
+    """Every change of a state looks up a pair of members. They are single objects, so an object's hash is
+    right for them; Enum's own is a call of Python."""
 
     __hash__ = object.__hash__
 
@@ -24,9 +25,6 @@ class State(_Member):
     PENDING_RETURN = "pending_return"
     FINISHED = "finished"
 
-    __hash__ = object.__hash__
-    """Members are single objects. Their own hash is a call of Python, twice in every change of a state."""
-
 
 class Event(_Member):
     SCHEDULED = "scheduled"
@@ -35,8 +33,6 @@ class Event(_Member):
     PREEMPTED = "preempted"
     STOPPED = "stopped"
     ABORTED = "aborted"
-
-    __hash__ = object.__hash__
 
 
 TRANSITIONS = MappingProxyType(

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Sequences
 from dataclasses import dataclass, field
 
-from router_backend.core.effects import Close, Effect, Emit, Send
+from router_backend.core.effects import Close, Effect, Emit
 from router_backend.core.replicas import Replicas
 from router_backend.core.request import Request, RequestKey
 from router_backend.core.state import State
@@ -60,25 +60,22 @@ class Checkers:
     def see(self, subserver: int, effect: Effect) -> None:
         """Every effect of every scheduler, in order; `subserver` caused it. Commits enter the log here."""
         model = self.replicas.models[subserver]
-        if isinstance(effect, Emit | Send) and isinstance(getattr(effect, "message", effect), Emit | Handoff):
-            self._see_place(subserver, effect)
         if isinstance(effect, Emit):
+            self._see_place(effect.key, subserver)
             self._see_emit(model, effect)
         elif isinstance(effect, Close):
             check(self.is_mortal or effect.key not in self.closes, "closed twice", model, effect)
             self.closes[effect.key] = effect
         elif isinstance(effect.message, Handoff):
+            self._see_place(effect.message.key, subserver, effect.target)
             self._see_handoff(model, effect.message)
 
-    def _see_place(self, subserver: int, effect: Emit | Send) -> None:
+    def _see_place(self, key: RequestKey, *touched: int) -> None:
         """A life is on one replica of each model, and stays there."""
-        message = effect if isinstance(effect, Emit) else effect.message
-        assert isinstance(message, Emit | Handoff), effect
-        places = self._places[message.key]
-        touched = [subserver, effect.target] if isinstance(effect, Send) else [subserver]
+        places = self._places[key]
         for number in touched:
             model = self.replicas.models[number]
-            check(places[model] in (None, number), "on two replicas of a model", message, places, number)
+            check(places[model] in (None, number), "on two replicas of a model", key, places, number)
             places[model] = number
 
     def _see_emit(self, model: int, emit: Emit) -> None:

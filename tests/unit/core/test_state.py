@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from enum import Enum
 
 import pytest
 
@@ -40,3 +41,8 @@ def test_every_state_can_reach_the_end():
         ends |= more
 
     assert ends == set(State)
+
+
+@pytest.mark.parametrize("kind", [State, Event])
+def test_looking_a_state_up_calls_no_python(kind: type[Enum]):
+    assert all(type(member).__hash__ is object.__hash__ for member in kind)

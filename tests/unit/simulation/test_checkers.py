@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from router_backend.core.effects import Close, Effect, Emit, Reason, Send
-from router_backend.core.replicas import Replicas
+from router_backend.core.replicas import ReplicaIndex, Replicas
 from router_backend.core.request import ModelIndex
 from router_backend.handoff.message import Finished, Handoff
 from router_backend.simulation.checkers import Checkers, Violation
@@ -16,6 +16,9 @@ from tests.builders import plan, request, scheduler
 
 ASKED = request("r", (1, 2, 3), max_tokens=3)
 SMALL, LARGE = ModelIndex(0), ModelIndex(1)
+PLAIN = Replicas((1, 1))
+SMALL_2 = ReplicaIndex(2)
+"""The second replica of the small model, where each has two."""
 
 
 def emit(position: int, token: int, model: ModelIndex = SMALL) -> Emit:
@@ -32,11 +35,11 @@ def closing(length: int, reason: Reason = Reason.LENGTH) -> Close:
     return Close("front", ASKED.request_id, 0, reason, length)
 
 
-def checkers(*effects: Effect, is_lossy: bool = False) -> Checkers:
+def checkers(*effects: Effect, is_lossy: bool = False, replicas: Replicas = PLAIN) -> Checkers:
     """The books after the small model has admitted the request and caused these effects."""
     commits = CommitLog()
     commits.open(ASKED)
-    books = Checkers(commits, Replicas((1, 1)), is_lossy)
+    books = Checkers(commits, replicas, is_lossy)
     books.admitted(ASKED, SMALL)
     for effect in effects:
         books.see(SMALL, effect)
@@ -75,6 +78,21 @@ def test_a_wrong_effect_is_a_violation(wrong: Effect, complaint: str):
 
     with pytest.raises(Violation, match=complaint):
         books.see(SMALL, wrong)
+
+
+@pytest.mark.parametrize("wrong", [emit(1, 8), handoff()])
+def test_a_life_stays_on_the_replica_of_a_model_that_it_began_on(wrong: Effect):
+    books = checkers(emit(0, 7), replicas=Replicas((2, 2)))
+
+    with pytest.raises(Violation, match="on two replicas"):
+        books.see(SMALL_2, wrong)
+
+
+def test_a_life_is_handed_to_one_replica_of_a_model():
+    books = checkers(emit(0, 7), handoff(), replicas=Replicas((1, 2)))
+
+    with pytest.raises(Violation, match="on two replicas"):
+        books.see(SMALL, Send(ReplicaIndex(2), handoff(seq=1).message))
 
 
 def test_nobody_commits_what_it_has_not_seen_the_beginning_of():
