@@ -56,7 +56,7 @@ class Arrivals:
         roster, request = self.roster, admit.request
         self.bounds.check_admission(admit)
         stone = roster.graveyard.find(request.key)
-        if stone is not None and stone.request is None:
+        if stone is not None and stone.epitaph is None:
             return roster.close_late(request, stone, 0)
         if stone is not None or roster.queues.find(request.key) is not None:
             roster.counters.duplicate_messages += 1
@@ -181,7 +181,7 @@ class Arrivals:
 
     def _bury_late(self, handoff: Handoff, stone: Tombstone) -> list[Effect]:
         """Control of a request that has ended here: it is closed if nobody else can close it."""
-        request = handoff.request or stone.request
+        request = handoff.request or stone.epitaph
         if handoff.seq <= stone.last_seq or request is None:
             self.roster.counters.stale_messages += 1
             return []

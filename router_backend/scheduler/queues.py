@@ -10,21 +10,35 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from router_backend.core.request import Request, RequestKey
+from router_backend.core.request import OfRequest, Request, RequestId, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Epitaph(OfRequest):
+    """Of an ended request, what its `Close` needs. Thousands are kept, so the prompt is not among it."""
+
+    request_id: RequestId
+    epoch: int
+    home: str
+    prompt_len: int
+
+
+def epitaph(request: Request) -> Epitaph:
+    return Epitaph(request.request_id, request.epoch, request.home, request.prompt_len)
 
 
 @dataclass(slots=True)
 class Tombstone:
     """What must be remembered of an ended request so that late messages do no harm.
 
-    `is_aborted`: it ended here by an abort, so its right to append may still arrive, and whoever
-    receives it then closes the request.
+    `epitaph` is None where the request itself never came. `is_aborted`: it ended here by an abort, so its
+    right to append may still arrive, and whoever receives it then closes the request.
     """
 
     last_seq: int
-    request: Request | None
+    epitaph: Epitaph | None
     is_aborted: bool
 
 

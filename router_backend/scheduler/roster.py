@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from router_backend.core.effects import Close, Effect, Reason, Send, Usage
 from router_backend.core.replicas import ReplicaIndex
-from router_backend.core.request import Request, RequestKey
+from router_backend.core.request import OfRequest, Request, RequestKey
 from router_backend.core.sequence import Sequence
 from router_backend.core.state import Event
 from router_backend.handoff.message import Finished
 from router_backend.kvcache.block_manager import BlockManager
 from router_backend.scheduler.counters import Counters
 from router_backend.scheduler.placement import Placement
-from router_backend.scheduler.queues import Graveyard, Queues, Tombstone
+from router_backend.scheduler.queues import Epitaph, Graveyard, Queues, Tombstone, epitaph
 from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.scheduler.spreads import Spreads
 
@@ -111,7 +111,7 @@ class Roster:
             if key not in held:
                 self.forget_live(key)
 
-    def close_late(self, request: Request, stone: Tombstone, length: int) -> list[Effect]:
+    def close_late(self, request: Request | Epitaph, stone: Tombstone, length: int) -> list[Effect]:
         """The right to append arrived after the abort: it ends here, once."""
         self.counters.stale_messages += 1
         if not stone.is_aborted:
@@ -119,20 +119,20 @@ class Roster:
         stone.is_aborted = False
         return self._closing(request, Reason.CANCELLED, length, "cancelled by the client")
 
-    def farewells(self, request: Request) -> list[Effect]:
+    def farewells(self, request: OfRequest) -> list[Effect]:
         """What tells every other subserver that the request has ended here."""
         finished = Finished(request.request_id, request.epoch, self.placement.own)
         return [Send(other, finished) for other in self.placement.others]
 
     def _closing(
-        self, request: Request, reason: Reason, length: int, message: str, usage: Usage = _NO_USAGE
+        self, request: Request | Epitaph, reason: Reason, length: int, message: str, usage: Usage = _NO_USAGE
     ) -> list[Effect]:
         close = Close(request.home, request.request_id, request.epoch, reason, length, message, usage)
         return [close, *self.farewells(request)]
 
     def _bury(self, request: Request, last_seq: int, is_aborted: bool) -> None:
         self.forget_live(request.key)
-        stone = Tombstone(last_seq, request, is_aborted)
+        stone = Tombstone(last_seq, epitaph(request), is_aborted)
         self.graveyard.bury(request.key, stone)
 
     def _with_kept(self, effects: list[Effect], sequence: Sequence, kept: int) -> list[Effect]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from router_backend.core.effects import Close, Reason, Send, Usage
@@ -169,6 +171,20 @@ def test_a_finish_elsewhere_also_drops_a_copy_that_waits():
     chosen.on(Finished(R, 0, LARGE), 0.0)
 
     assert chosen.plan(0.0) == Hold()
+
+
+def test_what_is_remembered_of_the_ended_is_small_whatever_their_prompts():
+    """A server that has answered for a day remembers thousands."""
+    chosen, ended = scheduler(num_blocks=1000, length_max=4000), 100
+    tracemalloc.start()
+    for number in range(ended):
+        chosen.admit(request(f"r{number}", prompt=(number % 100,) * 2000), 0.0)
+        chosen.abort(RequestId(f"r{number}"))
+    remembered, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert all(chosen.roster.graveyard.find(key(f"r{number}")) for number in range(ended))
+    assert remembered / ended < 1500
 
 
 def test_another_life_of_the_same_id_is_left_alone():
