@@ -45,8 +45,9 @@ class Histogram:
     def counts(self) -> HistogramCounts:
         """What the observer is counting at this very moment may be missing, until the next call."""
         self._reader.take(self._remembered)
-        pairs = zip(self._observer.counts, self._reader.counts, strict=True)
-        return HistogramCounts(self._bounds, tuple(map(sum, pairs)), self._observer.total + self._reader.total)
+        ours, theirs = self._reader, self._observer
+        counts = tuple(map(sum, zip(ours.counts, theirs.counts, strict=True)))
+        return HistogramCounts(self._bounds, counts, ours.total + theirs.total)
 
 
 class _Tally:
