@@ -46,9 +46,8 @@ bytes."""
 THIRD_PARTY_HOMES = {
     "msgspec": (*RECORDS, "python_backend/transport/letters.py"),
     "pydantic": (
-        "python_backend/config.py",
-        "python_backend/runner/heads/",
-        "python_backend/openai/",
+        *("python_backend/config.py", "python_backend/model_settings.py"),
+        *("python_backend/runner/heads/", "python_backend/openai/"),
         "tools/",
     ),
     "yaml": ("python_backend/config.py", "tools/"),

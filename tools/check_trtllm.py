@@ -20,7 +20,8 @@ from importlib import import_module
 from pathlib import Path
 
 from python_backend.agreement import Agreement
-from python_backend.config import Deployment, ModelSettings, load_deployment
+from python_backend.config import Deployment, load_deployment
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.agreeing import read_agreement
 from python_backend.roles.engine import build_runner
 from python_backend.roles.place import engine_dir, model_dir

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md from the settings in python_backend/config.py.
+"""Writes the tables of docs/configuration.md from the settings in python_backend.
 
 `python -m tools.config_reference` rewrites what is between the page's two markers; `--check` changes nothing
 and fails when the tables are not the code's. A key's meaning is the text below it in the code.
@@ -18,12 +18,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from python_backend import config
+from python_backend.model_settings import ModelSettings, Settings
 from tools.marked_page import DOCS, add_options, bring_up_to_date
 
 COMMAND = "python -m tools.config_reference"
 SECTIONS = (
     ("The deployment", config.Deployment),
-    ("Each of `models`", config.ModelSettings),
+    ("Each of `models`", ModelSettings),
     ("`policy`", config.PolicySettings),
     ("`front`", config.FrontSettings),
 )
@@ -37,7 +38,7 @@ WORDS = {
 }
 
 
-def meanings(settings: type[config.Settings]) -> dict[str, str]:
+def meanings(settings: type[Settings]) -> dict[str, str]:
     """Key -> the text below it in the class, on one line; keys that speak for themselves have none."""
     (body,) = ast.parse(inspect.getsource(settings)).body
     assert isinstance(body, ast.ClassDef)
@@ -48,7 +49,7 @@ def meanings(settings: type[config.Settings]) -> dict[str, str]:
     return found
 
 
-def table(title: str, settings: type[config.Settings]) -> str:
+def table(title: str, settings: type[Settings]) -> str:
     told = meanings(settings)
     columns = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     head = [f"### {title}", "", str(settings.__doc__), "", *columns]
@@ -62,7 +63,7 @@ def _row(name: str, field: FieldInfo, meaning: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, config.Settings):
+    if isinstance(value, Settings):
         return "see below"
     if value in ("", None, (), {}):
         return "none"
@@ -85,7 +86,7 @@ def _words(kind: Any) -> str:
     if get_origin(kind) in (Union, UnionType):
         return " or ".join(_words(part) for part in parts if part is not NoneType)
     plain = get_origin(kind) or kind
-    return WORDS.get(plain, "mapping" if issubclass(plain, config.Settings) else plain.__name__)
+    return WORDS.get(plain, "mapping" if issubclass(plain, Settings) else plain.__name__)
 
 
 def _limit(one: object) -> str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from python_backend.agreement import Agreement
-from python_backend.config import Deployment, ModelSettings
+from python_backend.config import Deployment
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.place import end_ids, model_dir, tokenizer_dir
 from python_backend.roles.policy_files import load_policies
 from python_backend.runner.heads.card import read_card

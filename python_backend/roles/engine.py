@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from python_backend.agreement import Agreement
-from python_backend.config import Deployment, ModelSettings
+from python_backend.config import Deployment
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.agreeing import script_file
 from python_backend.roles.memory import KV_TOKENS_DEFAULT, host_of, memory_plans, with_kv_tokens
 from python_backend.roles.place import engine_dir

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from python_backend.config import ModelSettings
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.place import engine_dir
 from python_backend.runner.heads.card import WEIGHTS_FILE
 from python_backend.runner.torch_runner.devices import CPU, gpu_index

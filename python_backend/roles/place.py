@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from python_backend.config import Deployment, ModelSettings, load_deployment
+from python_backend.config import Deployment, load_deployment
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.confinement import check_confined
 from python_backend.transport.directory import open_run_dir, run_dir
 from router_backend.core.errors import ConfigError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from python_backend.config import ModelSettings
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.place import engine_dir
 from python_backend.runner.trtllm_runner.engine_config import EngineConfig, engine_file, load_engine_config
 from router_backend.core.errors import ConfigError

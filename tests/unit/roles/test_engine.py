@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from python_backend.agreement import Agreement
-from python_backend.config import ModelSettings, parse_deployment
+from python_backend.config import parse_deployment
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.engine import build_runner, engine_settings
 from python_backend.runner.resuming import Resume
 from python_backend.runner.scripted_runner import Script, ScriptedSettings

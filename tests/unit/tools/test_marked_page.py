@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from python_backend.config import Deployment, ModelSettings
+from python_backend.config import Deployment
+from python_backend.model_settings import ModelSettings
 from tools import config_reference
 from tools.config_reference import meanings, tables
 from tools.marked_page import bring_up_to_date

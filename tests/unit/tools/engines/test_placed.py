@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from python_backend.config import ModelSettings
+from python_backend.model_settings import ModelSettings
 from python_backend.roles.place import engine_dir
 from tests.contract.emulated import Build, lay_out
 from tests.tiny_models import TinyModel, tiny_model_dir
