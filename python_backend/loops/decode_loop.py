@@ -144,11 +144,10 @@ class DecodeLoop:
         self.figures.turns += 1
         effects = self._hear(now)
         plan = self._scheduler.plan(now)
-        if isinstance(plan, BatchPlan):
-            # What was heard must not wait for the step.
-            self._pass_on(effects)
-            effects = self._execute(plan)
+        # What was heard must not wait for the step.
         self._pass_on(effects)
+        if isinstance(plan, BatchPlan):
+            self._execute(plan)
         if now >= self._published_at + SNAPSHOT_S:
             self.figures.lag.note(self._published_at + SNAPSHOT_S, now)
             self._published_at = now
@@ -181,7 +180,8 @@ class DecodeLoop:
             case _:
                 return self._scheduler.on(event, now)
 
-    def _execute(self, plan: BatchPlan) -> list[Effect]:
+    def _execute(self, plan: BatchPlan) -> None:
+        """Run a step, pass on what follows, and only then count it: a peer waits for its hand-offs."""
         started_at = self._clock()
         self.figures.begin_step(started_at)
         try:
@@ -189,18 +189,17 @@ class DecodeLoop:
         except RunnerError as error:
             self.figures.runner_errors += 1
             _log.error("step %d with %d rows failed: %s", plan.step, len(plan.rows), error)
-            effects = self._hear(self._clock()) + self._scheduler.fail(plan, str(error))
+            self._pass_on(self._hear(self._clock()) + self._scheduler.fail(plan, str(error)))
             if isinstance(error, EngineLostError):
-                self._pass_on(effects)
                 raise
-            return effects
+            return
         ended_at = self._clock()
-        self.figures.end_step(plan, started_at, ended_at)
         # What arrived during the step comes before its end, or a report of who waits would not count it.
         heard = self._hear(ended_at)
         effects = self._scheduler.apply(plan, output, ended_at)
+        self._pass_on(heard + effects)
+        self.figures.end_step(plan, started_at, ended_at)
         self.note(Step(started_at, ended_at, plan, effects))
-        return heard + effects
 
     def _check_now_and_then(self, now: float) -> None:
         if now >= self._checked_at + INTEGRITY_S:

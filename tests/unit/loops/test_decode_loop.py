@@ -284,6 +284,16 @@ def test_a_resting_loop_is_ended_by_stop_from_another_thread(caplog: pytest.LogC
     assert (loop.figures.turns, world.performed, caplog.text) == (1, [], "")
 
 
+def test_what_follows_from_a_step_has_left_before_the_step_is_counted_and_noted() -> None:
+    world = Remembering(PLAN)
+    happened: list[object] = []
+    loop = DecodeLoop(world, world, Inbox(), lambda effects: happened.append(loop.figures.steps), world.clock)
+    loop.note = lambda step: happened.append(step.effects)
+    loop.turn()
+
+    assert happened == [0, [APPLIED]]
+
+
 def test_a_step_that_has_run_is_noted_with_its_times_and_what_followed() -> None:
     world = Remembering(PLAN)
     loop = loop_of(world, abort("b"))
