@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from python_backend.loops.decode_loop import DecodeEvent, HomeLost, PeerBack, PeerLost
 from python_backend.loops.inbox import Inbox
@@ -108,6 +109,13 @@ class HandoffLoop:
         self._beat_at = float("-inf")
         self._farewells = Farewells()
         self._complained: set[Peer] = set()
+        self._other_doors: dict[type, Callable[[Any], None]] = {
+            Emit: doors.client,
+            Close: doors.client,
+            Observation: doors.planning,
+            Beat: lambda beat: None,
+        }
+        """Who is told of what does not concern the decode loop."""
         self._news: list[DecodeEvent] = []
         """For the decode loop, gathered during a turn."""
         self._is_stopping = False
@@ -115,20 +123,23 @@ class HandoffLoop:
     def perform(self, effects: list[Effect]) -> None:
         """Carry out effects, in order for each receiver; without waiting."""
         letters: dict[str, list[Message]] = {}
-        commits: dict[str, list[Message]] = {}
+        commits: dict[str, list[Emit | Close]] = {}
         for effect in effects:
             if isinstance(effect, Send):
                 # Send.message is whatever the scheduler made; every one of them is in the codec's list.
                 message: Message = effect.message  # type: ignore[assignment]
                 letters.setdefault(self._address.subservers[effect.target], []).append(message)
-            elif effect.home == self._address.endpoint:
-                self._doors.client(effect)
             else:
                 commits.setdefault(effect.home, []).append(effect)
+        at_home = commits.pop(self._address.endpoint, ())
         with self._lock:
-            for endpoint, messages in (*letters.items(), *commits.items()):
+            for endpoint, messages in letters.items():
                 self._post(endpoint, messages)
+            for endpoint, told in commits.items():
+                self._post(endpoint, told)
             self._hand_in()
+        for commit in at_home:
+            self._doors.client(commit)
 
     @property
     def peers_up(self) -> int:
@@ -150,16 +161,17 @@ class HandoffLoop:
             self._beat(now)
             self._hand_in()
         arrived = self._transport.poll(self._beat_at + self._address.heartbeat_s - now)
+        letters = [(sender, self._read(sender, letter)) for sender, letter in arrived]
         now = self._clock()
         with self._lock:
-            for sender, letter in arrived:
-                self._take(sender, letter, now)
+            for sender, messages in letters:
+                self._take(sender, messages, now)
             self._hand_in()
             for name in self._watch.judge(now):
                 self._report_lost(name)
             self._hand_in()
 
-    def _post(self, endpoint: str, messages: list[Message]) -> None:
+    def _post(self, endpoint: str, messages: Sequence[Message]) -> None:
         if endpoint not in self._address.subservers and not self._watch.is_up(endpoint):
             # A peer may speak of a home before its first beat gets here: its time to beat starts now.
             self._watch.hear(endpoint, self._clock())
@@ -173,7 +185,7 @@ class HandoffLoop:
         if is_reachable or any(isinstance(message, Handoff) for message in messages):
             self._report_lost(endpoint)
 
-    def _note_farewells(self, endpoint: str, messages: list[Message]) -> None:
+    def _note_farewells(self, endpoint: str, messages: Sequence[Message]) -> None:
         for message in messages:
             if isinstance(message, Finished):
                 self._farewells.note(endpoint, message, self._watch.heard_at(endpoint), self._clock())
@@ -188,30 +200,38 @@ class HandoffLoop:
         for endpoint in self._watch.names:
             self._transport.post(Peer(endpoint), self._beat_frames)
 
-    def _take(self, sender: Peer, letter: Frames, now: float) -> None:
+    def _read(self, sender: Peer, letter: Frames) -> list[Message]:
+        """The messages in a letter, less those that are none."""
+        messages: list[Message] = []
         for frames in messages_of(letter):
-            self._read(sender, frames, now)
+            try:
+                messages.append(self._checked(unpack(frames)))
+            except RemoteProtocolError as error:
+                self._complain(sender, error)
+        return messages
 
-    def _read(self, sender: Peer, frames: Frames, now: float) -> None:
-        try:
-            message = self._checked(unpack(frames))
-        except RemoteProtocolError as error:
-            self.figures.malformed += 1
-            if sender not in self._complained:
-                self._complained.add(sender)
-                _log.error("dropped a message of %r (later ones are only counted): %s", sender, error)
+    def _complain(self, sender: Peer, error: RemoteProtocolError) -> None:
+        self.figures.malformed += 1
+        if sender not in self._complained:
+            self._complained.add(sender)
+            _log.error("dropped a message of %r (later ones are only counted): %s", sender, error)
+
+    def _take(self, sender: Peer, messages: list[Message], now: float) -> None:
+        """A letter was one sign of life, whatever its length."""
+        if not messages:
             return
-        self.figures.received += 1
-        self._note_life(sender, message, now)
-        if isinstance(message, Emit | Close):
-            self._doors.client(message)
-        elif isinstance(message, Observation):
-            self._doors.planning(message)
-        elif not isinstance(message, Beat):
-            self._news.append(message)
+        self.figures.received += len(messages)
+        self._note_life(sender, messages[0], now)
+        for message in messages:
+            door = self._other_doors.get(type(message))
+            if door is None:
+                self._news.append(message)  # type: ignore[arg-type]
+            else:
+                door(message)
 
-    def _note_life(self, sender: Peer, message: Message, now: float) -> None:
-        instance = message.instance if isinstance(message, Beat) else None
+    def _note_life(self, sender: Peer, first: Message, now: float) -> None:
+        """`first` is the first message of a letter: a beat is always alone."""
+        instance = first.instance if isinstance(first, Beat) else None
         news = self._watch.hear(sender, now, instance)
         if news is News.RESTARTED:
             self._report_lost(sender)
@@ -224,15 +244,15 @@ class HandoffLoop:
 
     def _checked(self, message: Message) -> Message:
         """`message`, or RemoteProtocolError when it names models or homes that are not these."""
-        models, subservers = self._address.num_models, len(self._address.subservers)
-        source = getattr(message, "source", 0)
+        source, subservers = getattr(message, "source", 0), len(self._address.subservers)
         if not 0 <= source < subservers:
             raise RemoteProtocolError(f"source {source} is not one of {subservers} subservers")
-        match message:
-            case Handoff() if message.target != self._address.beat.model or len(message.seen) != models:
+        if isinstance(message, Handoff):
+            is_ours = message.target == self._address.beat.model
+            if not is_ours or len(message.seen) != self._address.num_models:
                 raise RemoteProtocolError(f"a hand-off to model {message.target} that saw {message.seen}")
-            case Emit() | Close() if message.home != self._address.endpoint:
-                raise RemoteProtocolError(f"commits for {message.home!r} do not belong here")
+        elif isinstance(message, Emit | Close) and message.home != self._address.endpoint:
+            raise RemoteProtocolError(f"commits for {message.home!r} do not belong here")
         return message
 
     def _hand_in(self) -> None:

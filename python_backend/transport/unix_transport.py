@@ -49,6 +49,20 @@ class _Link:
         self.is_full = False
         """The peer has to read before it can be given more."""
 
+    def takes(self, letter: bytes) -> bool:
+        """Whether the peer took all of `letter` at once, where nothing waits: what a hand-off hopes for. How
+        much it took else is in `given`; why, `flush` finds out."""
+        if self.socket is None:
+            return False
+        try:
+            self.given = self.socket.send(letter, socket.MSG_NOSIGNAL)
+        except OSError:
+            return False
+        if self.given < len(letter):
+            return False
+        self.given = 0
+        return True
+
     def flush(self) -> None:
         """Give the peer what it takes of what waits; without a socket afterwards, it does not listen."""
         try:
@@ -113,30 +127,22 @@ class UnixTransport:
             self._epoll.register(fd, select.EPOLLIN)
 
     def post(self, peer: Peer, frames: Frames) -> bool:
+        letter = packed([self._name, *frames])
         try:
             with self._posting:
-                link = self._link(peer)
-                if len(link.waiting) >= self._queue_max:
-                    return False
-                link.waiting.append(packed([self._name, *frames]))
-                self._flush(link)
-                is_left = bool(link.waiting)
+                return self._give(self._link(peer), letter)
         except ConfigError:
             return False
-        if is_left:
-            # The owner of the transport now waits for the peer to read or to listen.
-            self.wake()
-        return True
 
     def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:
         arrived: list[tuple[Peer, Frames]] = []
         for fd, _ in self._epoll.poll(self._patience_s(timeout_s)):
-            if fd == self._wake_fd:
+            if fd in self._callers:
+                arrived += self._heard(fd)
+            elif fd == self._wake_fd:
                 os.eventfd_read(self._wake_fd)
             elif fd == self._listener.fileno():
                 self._answer()
-            elif fd in self._callers:
-                arrived += self._heard(fd)
         return arrived
 
     def wake(self) -> None:
@@ -178,6 +184,18 @@ class UnixTransport:
         if link is None:
             link = self._links[peer] = _Link(socket_path(self._folder, peer))
         return link
+
+    def _give(self, link: _Link, letter: bytes) -> bool:
+        if len(link.waiting) >= self._queue_max:
+            return False
+        if not link.waiting and link.takes(letter):
+            return True
+        link.waiting.append(letter)
+        self._flush(link)
+        if link.waiting:
+            # The owner of the transport now waits for the peer to read or to listen.
+            self.wake()
+        return True
 
     def _flush(self, link: _Link) -> None:
         """Ask to be told when the peer has read, but only while something waits for that: the kernel tells of

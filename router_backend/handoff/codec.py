@@ -39,14 +39,16 @@ _TYPES = (
     *(Handoff, Admitted, Finished, Nack, Admit, Abort, Beat, Emit, Close, Report, Go),
     *(Observation, Thresholds, Joined),
 )
-_KINDS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
-_DECODERS: tuple[msgspec.msgpack.Decoder[Message], ...] = tuple(map(msgspec.msgpack.Decoder, _TYPES))
+_HEADS = {message_type: bytes([SCHEMA, kind]) for kind, message_type in enumerate(_TYPES)}
+_DECODERS: dict[bytes, msgspec.msgpack.Decoder[Message]] = {
+    head: msgspec.msgpack.Decoder(message_type) for message_type, head in _HEADS.items()
+}
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 def pack(message: Message) -> tuple[bytes, bytes]:
     """Two frames: schema and kind, then the body."""
-    return _KINDS[type(message)], _ENCODER.encode(message)
+    return _HEADS[type(message)], _ENCODER.encode(message)
 
 
 def messages_of(letter: Sequences[bytes]) -> Iterator[Sequences[bytes]]:
@@ -57,16 +59,22 @@ def messages_of(letter: Sequences[bytes]) -> Iterator[Sequences[bytes]]:
 
 def unpack(frames: Sequences[bytes]) -> Message:
     """The message in `frames`; raises RemoteProtocolError for anything that `pack` cannot have made."""
-    if len(frames) != 2 or len(frames[0]) != 2:
-        raise RemoteProtocolError(f"expected a header of 2 bytes and a body, got {len(frames)} frames")
+    decoder = _DECODERS.get(frames[0]) if len(frames) == FRAMES_PER_MESSAGE else None
+    if decoder is None or len(frames[1]) > FRAME_BYTES_MAX:
+        raise RemoteProtocolError(_fault_of(frames))
+    try:
+        return decoder.decode(frames[1])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"{_TYPES[frames[0][1]].__name__}: {error}") from error
+
+
+def _fault_of(frames: Sequences[bytes]) -> str:
+    """Why these can be no message, whatever is in the body."""
+    if len(frames) != FRAMES_PER_MESSAGE or len(frames[0]) != 2:
+        return f"expected a header of 2 bytes and a body, got {len(frames)} frames"
     schema, kind = frames[0]
     if schema != SCHEMA:
-        raise RemoteProtocolError(f"schema {schema}, but this process speaks {SCHEMA}: run one version")
-    if kind >= len(_DECODERS):
-        raise RemoteProtocolError(f"unknown kind {kind}")
-    if len(frames[1]) > FRAME_BYTES_MAX:
-        raise RemoteProtocolError(f"body of {len(frames[1])} bytes is over the limit of {FRAME_BYTES_MAX}")
-    try:
-        return _DECODERS[kind].decode(frames[1])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"{_TYPES[kind].__name__}: {error}") from error
+        return f"schema {schema}, but this process speaks {SCHEMA}: run one version"
+    if kind >= len(_TYPES):
+        return f"unknown kind {kind}"
+    return f"body of {len(frames[1])} bytes is over the limit of {FRAME_BYTES_MAX}"

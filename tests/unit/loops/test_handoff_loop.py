@@ -154,6 +154,27 @@ def test_effects_go_out_at_once_in_order_and_to_peers_first() -> None:
     assert subject.loop.figures == TrafficFigures(posted=4)
 
 
+def test_whoever_reads_here_is_told_after_the_hand_offs_have_left() -> None:
+    world = World()
+    told: list[list[tuple[str, Message]]] = []
+    doors = Doors(Inbox(), lambda commit: told.append(world.posted))
+    address = Address(BEAT, ("small", "large"), heartbeat_s=0.25, peer_timeout_s=2.0)
+    HandoffLoop(address, world, doors, world.clock).perform([emit("small"), Send(LARGE, TO_LARGE)])
+
+    assert told == [[("large", TO_LARGE)]]
+
+
+def test_a_bad_message_costs_the_others_of_its_letter_nothing() -> None:
+    world = World()
+    subject = Subject(world)
+    admitted = Admitted(RID, 0, LARGE)
+    world.arriving.append((Peer("large"), [*pack(TO_SMALL), b"?", b"?", *pack(admitted), b"?"]))
+    subject.loop.turn()
+
+    assert subject.decode.drain() == [TO_SMALL, admitted]
+    assert (subject.loop.figures.received, subject.loop.figures.malformed) == (2, 2)
+
+
 def test_what_one_step_commits_for_a_home_is_one_letter() -> None:
     world = World()
     close = Close("front", RID, 0, Reason.STOP, 1)
