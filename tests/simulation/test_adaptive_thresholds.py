@@ -51,7 +51,7 @@ def test_in_bursts_too_it_never_loses_three_percent_and_gains_where_there_is_som
     ours, ones, gain = compared(Traffic(alternating, bursts, seconds=60.0))
     found = gains(ours, ones)
 
-    assert gain > 0.02
+    assert gain > 0.029
     assert sum(found) / len(found) > 0.03
     assert min(found) > -0.03
     assert ours.planner is not None
