@@ -95,3 +95,8 @@ def test_what_a_flow_cannot_do_is_refused() -> None:
 def test_without_tensorrt_llm_the_tool_to_run_is_named(flow: str) -> None:
     with pytest.raises(ConfigError, match=f"engine {flow}: .*tensorrt_llm.*tools.check_trtllm"):
         runner_factory(flow)(settings())
+
+
+def test_the_llm_api_refuses_a_gpu_that_it_would_not_take() -> None:
+    with pytest.raises(ConfigError, match="device: engine trtllm_llm takes the first GPUs"):
+        runner_factory("trtllm_llm")(replace(settings(), first_gpu=1))

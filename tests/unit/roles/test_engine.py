@@ -93,3 +93,18 @@ def test_the_runner_of_a_model_knows_its_place(tmp_path: Path) -> None:
     draws = [[one.is_uncertain_at(seed, 3) for seed in range(50)] for one in (first, second)]  # type: ignore[attr-defined]
 
     assert draws[0] != draws[1]
+
+
+def test_the_ranks_of_an_engine_of_tensorrt_llm_begin_at_the_device_of_the_model() -> None:
+    """Each replica on its own: a device that nobody heeds would put them all on the first GPUs."""
+    text = (
+        "models: [{name: large, engine: trtllm, tensor_parallel: 2, replicas: 2, "
+        "devices: ['cuda:0', 'cuda:2']}, {name: small, engine: trtllm_torch}]"
+    )
+    deployment = parse_deployment(text, "x")
+    firsts = {
+        name: engine_settings(deployment.served(name), ModelIndex(0), Path("/repository"), 90).first_gpu
+        for name in deployment.subservers
+    }
+
+    assert firsts == {"large": 0, "small": 0, "large_2": 2}
