@@ -81,6 +81,22 @@ def test_the_settings_are_a_deployment_whose_endpoints_listen_where_their_servic
         assert int(port) in {entry["containerPort"] for entry in container["ports"]}
 
 
+def test_a_replica_is_a_part_of_its_own_that_the_deployment_finds_by_its_name() -> None:
+    parts = [{"name": "small"}, {"name": "large"}, {"name": "large_2"}]
+    found = documents({**SEPARATE, "separate": {"keysSecret": "router-keys", "models": parts}})
+    models = {"models": [{"name": "small"}, {"name": "large", "replicas": 2}]}
+    deployment = parse_deployment(yaml.safe_dump({**models, **network(found)}), "network.yaml")
+
+    second = pod(found["StatefulSet", "demo-token-router-large-2"])
+    assert second["containers"][0]["args"] == ["part", "large_2"]
+    assert deployment.subservers == ("small", "large", "large_2")
+    host, _, port = deployment.addresses["large_2"].partition(":")
+    assert deployment.listen["large_2"] == f"0.0.0.0:{port}"
+    assert int(port) in {entry["port"] for entry in found["Service", host]["spec"]["ports"]}
+    (secret,) = (volume["secret"] for volume in second["volumes"] if volume["name"] == "secret")
+    assert secret["items"][-1]["path"] == "large_2.secret"
+
+
 def test_clients_reach_the_doors_and_every_pod_is_scraped_once() -> None:
     found = documents(SEPARATE)
     front = found["Service", "demo-token-router"]["spec"]

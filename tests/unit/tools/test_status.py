@@ -53,6 +53,19 @@ def test_a_model_that_was_loaded_anew_has_no_negative_rates() -> None:
     assert (small.steps_per_s, small.committed_per_s, small.share) == (0.0, 0.0, 0.0)
 
 
+def test_each_replica_has_a_row_of_its_own() -> None:
+    def replicas(committed: float) -> list[Sample]:
+        return [
+            Sample(name, {"model": model}, value)
+            for model, share in (("large", 1), ("large_2", 3))
+            for name, value in (("steps_total", 1.0), ("tokens_committed_total", share * committed))
+        ]
+
+    first, second = status.status(replicas(0.0), replicas(10.0), elapsed_s=1.0)
+
+    assert [(one.model, one.share) for one in (first, second)] == [("large", 0.25), ("large_2", 0.75)]
+
+
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[str]:
     """Address of a page that can be read."""

@@ -104,3 +104,11 @@ def test_a_process_that_vanishes_during_the_look_is_seen_next_time() -> None:
     server.is_vanishing = False
     supervisor.turn(1.0)
     assert server.asked == ["unload large"]
+
+
+def test_of_two_replicas_only_the_one_that_died_is_taken_out() -> None:
+    server = FakeServer({"small": 1, "large": 2}, heard={"small": True, "large": True, "large_2": False})
+    supervisor = Supervisor(server, server, ["small", "large", "large_2"], server.said.append)
+    for now in (0.0, 1.0):
+        supervisor.turn(now)
+    assert server.asked == ["unload large_2", "load large_2"]
