@@ -66,6 +66,11 @@ def from_rpc(error: Any) -> ClientError:
     return from_server(details)
 
 
+def is_of_absence(error: Any) -> bool:
+    """Whether a failed call (a `grpc.RpcError`) says that a model, or the server, is not there."""
+    return isinstance(from_rpc(error), Unavailable)
+
+
 def _uncoded(text: str) -> ClientError:
     """Triton's own words: about a model that is not there, or about tensors that do not fit."""
     is_absent = "unknown model" in text or "not ready" in text or "not healthy" in text

@@ -13,7 +13,7 @@ import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from python_backend.client import wire
-from python_backend.client.errors import ClientError, Unavailable, from_rpc
+from python_backend.client.errors import ClientError, TimedOut, Unavailable, from_rpc, is_of_absence
 from python_backend.client.options import ANY, Options, Prompt
 from python_backend.client.results import Answer, Chunk, Description, joined
 from python_backend.client.settings import CHANNEL_OPTIONS, CUT, DEFAULT, DOOR, Settings
@@ -119,20 +119,24 @@ class TokenRouterClient:
             raise from_rpc(error) from error
 
     def is_ready(self) -> bool:
-        """Whether the door and, of every model behind it, at least one replica are loaded."""
+        """Whether the door and, of every model behind it, at least one replica are loaded.
+
+        False also when nobody answers in time; ClientError when the server refuses to say.
+        """
         try:
             needed = ((DOOR,), *self.describe().subservers)
             return all(any(map(self._is_loaded, names)) for names in needed)
-        except ClientError:
+        except (Unavailable, TimedOut):
             return False
 
     def _is_loaded(self, name: str) -> bool:
-        """An unloaded model may also be an unknown one, which Triton calls an error."""
         asked = service_pb2.ModelReadyRequest(name=name)
         try:
             return bool(self._stub.ModelReady(asked, timeout=self._settings.look_s).ready)
-        except grpc.RpcError:
-            return False
+        except grpc.RpcError as error:
+            if is_of_absence(error):
+                return False
+            raise from_rpc(error) from error
 
     def _call(self, prompt: Prompt, options: Options, *, is_streaming: bool) -> Any:
         timed = self._settings.timed(options)

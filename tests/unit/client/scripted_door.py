@@ -96,6 +96,8 @@ class ScriptedDoor(service_pb2_grpc.GRPCInferenceServiceServicer):
     is_endless: bool = False
     loaded: tuple[str, ...] = ("token_router", "small", "large")
     replicas: str = ""
+    readiness: tuple[grpc.StatusCode, str] | None = None
+    """How asking for a model that is not loaded fails; None = it is told so."""
     requests: list[Any] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -114,6 +116,8 @@ class ScriptedDoor(service_pb2_grpc.GRPCInferenceServiceServicer):
         return found
 
     def ModelReady(self, request: Any, context: Any) -> Any:
+        if self.readiness and request.name not in self.loaded:
+            context.abort(*self.readiness)
         return service_pb2.ModelReadyResponse(ready=request.name in self.loaded)
 
     def asked(self) -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import grpc
 import pytest
 
 from python_backend.client import (
@@ -210,6 +211,27 @@ def test_one_replica_of_a_model_is_enough(loaded: tuple[str, ...], is_ready: boo
     door = ScriptedDoor(loaded=("token_router", "small", *loaded), replicas="small;large,large_2")
     with opened(door) as address:
         assert [found for found, _ in looks(address)] == [is_ready] * 2
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND])
+def test_a_model_that_is_absent_is_not_ready(status: grpc.StatusCode) -> None:
+    door = ScriptedDoor(loaded=("token_router", "small"), readiness=(status, "unknown model: 'large'"))
+    with opened(door) as address:
+        assert [found for found, _ in looks(address)] == [False] * 2
+
+
+def test_a_server_that_refuses_to_say_who_is_ready_is_an_error() -> None:
+    refused = (grpc.StatusCode.PERMISSION_DENIED, "the key is wrong")
+    with opened(ScriptedDoor(loaded=("token_router",), readiness=refused)) as address:
+        with TokenRouterClient(address) as client, pytest.raises(ClientError, match="the key is wrong"):
+            client.is_ready()
+        with pytest.raises(ClientError, match="the key is wrong"):
+            asyncio.run(ready(address))
+
+
+async def ready(address: str) -> bool:
+    async with AsyncTokenRouterClient(address) as client:
+        return await client.is_ready()
 
 
 def test_nobody_is_ready_where_nobody_is() -> None:
