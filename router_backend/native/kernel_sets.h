@@ -54,20 +54,28 @@ struct Attention {
   const void *keys, *values;
   float *answer;
   int heads, kv_heads, head_dim, block_size, num_blocks;
+
+  // Floats of what one token's heads make of one span.
+  int part_size() const { return heads * (head_dim + 2); }
 };
 
-// One token under some of its KV heads: it sees positions 0 .. length - 1.
+// One token and the positions first .. last - 1 of its row, at most kSpan.
 struct Place {
   const std::int64_t *blocks;
-  int token, length, kv_first, kv_last;
+  int token, first, last;
 };
 
-constexpr int kScoresPast = 32;  // scores may be written so far past a row's length
+// Spans are what threads share, and begin at multiples of kSpan whatever the batch: one batch's answers are
+// another's. A head's scores of a span stay in the first-level cache.
+constexpr int kSpan = 128, kScoresStride = kSpan + 16;
+constexpr int kKeyTile = 8, kValueTile = 16;  // positions that are read for one KV head before the next one
+constexpr int kAhead = 16;                    // positions from what is read to what is fetched
 
 struct Kernels {
   const char *name;
   void (*product[3])(const Product &, const Span &, int group);  // by Format
-  void (*attend[2])(const Attention &, const Place &, float *scores, int stride);  // float, Half
+  void (*attend[2])(const Attention &, const Place &, float *scores, float *part);  // float, Half
+  void (*join_spans)(const Attention &, const float *parts, int count, int token);
   float (*quantised)(const float *x, std::uint8_t *levels, int count);
   void (*normed)(const float *x, const float *weight, float epsilon, float *y, int count);
   void (*gated)(const float *gate, const float *up, float *y, int count);

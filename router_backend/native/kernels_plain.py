@@ -69,9 +69,9 @@ def linear_half(weights: npt.NDArray[np.float16], x: Floats) -> Floats:
 
 
 def paged_attention(
-    queries: Floats, keys: Floats, values: Floats, where: tuple[Longs, Longs, Longs]
+    queries: Floats, keys: npt.NDArray[Any], values: npt.NDArray[Any], where: tuple[Longs, Longs, Longs]
 ) -> Floats:
-    """[T, H * D] of `queries` [T, H, D] over `keys` and `values` [blocks, block_size, K, D].
+    """[T, H * D] of `queries` [T, H, D] over `keys` and `values` [blocks, block_size, K, D], single or half.
 
     `where` = tables [R, B] of block numbers, and for each token its row and how many positions it sees.
     """

@@ -10,6 +10,8 @@ namespace {
 
 // Groups of one piece: small enough that two threads end together.
 constexpr int kPiece = 8;
+// Query numbers times positions below which attention is not shared: some microseconds.
+constexpr double kAttentionWorthSharing = 1 << 16;
 // Rows that stay in the second-level cache while the groups of a piece pass by.
 constexpr int kRows = 64;
 
@@ -32,6 +34,34 @@ void round_rows(const Matrix &w, const float *x, int rows, int threads, Room &ro
     std::fill(levels + w.inputs, levels + stride, std::uint8_t{0});
   });
 }
+
+// What attention of a step is cut into. A piece is one span of the tokens first .. end - 1 of one row: what they
+// all see is read from memory once.
+struct Spans {
+  struct Piece {
+    int first, end, span;
+  };
+  std::vector<Piece> pieces;
+  std::vector<int> offsets;  // of each token's first part, and of the end
+  std::vector<float> parts;
+  std::int64_t positions = 0;
+
+  void cut(const Where &where) {
+    pieces.clear();
+    offsets.assign(1, 0);
+    positions = 0;
+    for (int first = 0, end; first < where.tokens; first = end) {
+      int most = 0;
+      for (end = first; end < where.tokens && where.rows[end] == where.rows[first]; ++end) {
+        const int count = static_cast<int>((where.lengths[end] + kSpan - 1) / kSpan);
+        most = std::max(most, count);
+        offsets.push_back(offsets.back() + count);
+        positions += where.lengths[end];
+      }
+      for (int span = 0; span < most; ++span) pieces.push_back({first, end, span});
+    }
+  }
+};
 
 }  // namespace
 
@@ -66,24 +96,29 @@ void Where::check(const Attention &a) const {
 }
 
 void attend(const Attention &a, const Where &where, Cache cache, int threads) {
-  std::int64_t longest = 0, positions = 0;
-  for (int t = 0; t < where.tokens; ++t) {
-    longest = std::max(longest, where.lengths[t]);
-    positions += where.lengths[t];
-  }
-  const bool is_small = static_cast<double>(positions) * a.heads * a.head_dim < kWorthSharing;
-  const int stride = static_cast<int>((longest + 15) / 16 * 16) + kScoresPast;
-  const auto attend_one = kernels().attend[static_cast<int>(cache)];
-  // All heads of a token read memory as one stream; few tokens are cut by heads so that no thread is idle.
-  const bool is_whole = is_small || where.tokens % threads == 0 || where.tokens > 4 * threads;
-  const int cut = is_whole ? 1 : a.kv_heads, heads = a.kv_heads / cut;
-  in_pieces(where.tokens * cut, is_small ? 1 : threads, [&](int piece) {
+  thread_local Spans spans;
+  spans.cut(where);
+  const double work = static_cast<double>(spans.positions) * a.heads * a.head_dim;
+  threads = work < kAttentionWorthSharing ? 1 : threads;
+  spans.parts.resize(static_cast<std::size_t>(spans.offsets[where.tokens]) * a.part_size());
+  float *parts = spans.parts.data();
+  const auto attend_span = kernels().attend[static_cast<int>(cache)];
+  const auto part = [&, offsets = spans.offsets.data()](int token, int span) {
+    return parts + static_cast<std::size_t>(offsets[token] + span) * a.part_size();
+  };
+  in_pieces(static_cast<int>(spans.pieces.size()), threads, [&, pieces = spans.pieces.data()](int piece) {
     thread_local std::vector<float> scores;
-    scores.resize(static_cast<std::size_t>(stride) * a.heads);
-    const int token = piece / cut, first = piece % cut * heads;
-    const std::int64_t *blocks = where.tables + where.rows[token] * where.columns;
-    attend_one(a, Place{blocks, token, static_cast<int>(where.lengths[token]), first, first + heads}, scores.data(),
-               stride);
+    scores.resize(static_cast<std::size_t>(kScoresStride) * a.heads);
+    const auto [first, end, span] = pieces[piece];
+    for (int t = first; t < end; ++t) {
+      const int last = std::min((span + 1) * kSpan, static_cast<int>(where.lengths[t]));
+      if (last <= span * kSpan) continue;
+      const Place place{where.tables + where.rows[t] * where.columns, t, span * kSpan, last};
+      attend_span(a, place, scores.data(), part(t, span));
+    }
+  });
+  over_rows(where.tokens, static_cast<double>(spans.parts.size()), threads, [&, offsets = spans.offsets.data()](int t) {
+    kernels().join_spans(a, part(t, 0), offsets[t + 1] - offsets[t], t);
   });
 }
 

@@ -105,10 +105,10 @@ def test_halves_that_are_no_numbers_stay_none(name):
 @st.composite
 def attentions(draw):
     """Queries, pools and the three arrays that say who reads where."""
-    kv_heads, shared = draw(st.sampled_from([(1, 1), (2, 3), (3, 2), (1, 4)]))
+    kv_heads, shared = draw(st.sampled_from([(1, 1), (2, 3), (3, 2), (1, 4), (1, 7)]))
     dim, size, rows = (
-        draw(st.sampled_from([4, 20, 64, 128])),
-        draw(st.sampled_from([1, 4, 16])),
+        draw(st.sampled_from([4, 20, 32, 64, 128])),
+        draw(st.sampled_from([1, 4, 16, 100])),
         draw(st.integers(1, 3)),
     )
     columns, tokens, seed = draw(st.integers(1, 6)), draw(st.integers(1, 5)), draw(seeds)
@@ -116,7 +116,8 @@ def attentions(draw):
     tables = rng.permutation(rows * columns).reshape(rows, columns).astype(np.int64)
     where = (tables, rng.integers(0, rows, tokens), rng.integers(1, columns * size + 1, tokens))
     queries = drawn(seed, tokens, kv_heads * shared, dim)
-    keys, values = (drawn(seed + k, rows * columns, size, kv_heads, dim) for k in (1, 2))
+    cache = draw(st.sampled_from([np.float32, np.float16]))
+    keys, values = (drawn(seed + k, rows * columns, size, kv_heads, dim).astype(cache) for k in (1, 2))
     return queries, keys, values, where
 
 
@@ -132,6 +133,49 @@ def test_attention_is_the_plain_one_up_to_rounding(name, attention, threads):
     native.paged_attention(*attention, (answer, threads))
 
     np.testing.assert_allclose(answer, kernels_plain.paged_attention(*attention), atol=2e-5)
+
+
+@needs_native
+@on_every_set
+@pytest.mark.parametrize("cache", [np.float32, np.float16])
+def test_attention_over_many_spans_is_the_same_alone_in_company_and_on_any_threads(name, cache):
+    lengths, owners = np.array([700, 1, 128, 129, 383, 384, 385]), np.array([0, 1, 2, 2, 3, 3, 3])
+    keys, values = (drawn(k, 4 * 44, 16, 2, 64).astype(cache) for k in (1, 2))
+    tables, queries = np.random.default_rng(3).permutation(4 * 44).reshape(4, 44), drawn(4, 7, 6, 64)
+    native.use(name)
+
+    def answers(tokens, threads):
+        answer = np.empty((len(tokens), 6 * 64), np.float32)
+        where = (tables, owners[tokens], lengths[tokens])
+        native.paged_attention(queries[tokens], keys, values, where, (answer, threads))
+        return answer
+
+    together = answers(np.arange(7), 2)
+    np.testing.assert_array_equal(together, answers(np.arange(7), 1))
+    np.testing.assert_array_equal(together, np.concatenate([answers(np.array([t]), 3) for t in range(7)]))
+    plain = kernels_plain.paged_attention(queries, keys, values, (tables, owners, lengths))
+    np.testing.assert_allclose(together, plain, atol=2e-5)
+
+
+@needs_native
+@on_every_set
+@pytest.mark.parametrize("peak", [0, 130, 260])
+def test_a_key_that_outweighs_all_others_decides_from_any_span(name, peak):
+    """Scores of hundreds: weights of the other spans vanish, and nothing overflows."""
+    keys, values = np.zeros((20, 16, 1, 32), np.float32), drawn(1, 20, 16, 1, 32)
+    keys.reshape(320, 32)[peak] = 100.0
+    queries, where = (
+        np.full((1, 2, 32), 2.0, np.float32),
+        (np.arange(20)[None], np.array([0]), np.array([300])),
+    )
+    answer = np.empty((1, 64), np.float32)
+    native.use(name)
+
+    native.paged_attention(queries, keys, values, where, (answer, 2))
+
+    np.testing.assert_allclose(
+        answer.reshape(2, 32), np.tile(values.reshape(320, 32)[peak], (2, 1)), rtol=1e-6
+    )
 
 
 @needs_native
