@@ -40,7 +40,7 @@ def _attended(queries: Tensor, pool: KvPool, layer: int, group: AnyGroup) -> Ten
 def attend_group(queries: Tensor, pool: KvPool, layer: int, group: Group) -> Tensor:
     """[rows * width, H * D] of one gathered group's `queries` [rows * width, H, D]."""
     rows, width = group.rows, group.width
-    keys, values = pool.read(layer, group.slots)
+    keys, values = pool.read(layer, group.slots, queries.dtype)
     kv_heads, head_dim = keys.shape[1:]
     shared = queries.shape[1] // kv_heads
     laid = queries.reshape(rows, width, kv_heads, shared, head_dim).permute(0, 2, 3, 1, 4)

@@ -19,28 +19,29 @@ FLOAT32_BYTES_AUTO_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """Bytes of a packed weight, and of an activation, which is also what the KV cache holds."""
+    """Bytes of a packed weight, of an activation, and of a key or value in the KV cache."""
 
     weight_bytes: int
     activation_bytes: int
+    cache_bytes: int
     is_packed: bool
     """The head is a copy of its own, also where the checkpoint ties it to the embedding."""
 
 
 FORMATS = MappingProxyType(
     {
-        "float32": NumberFormat(4, 4, is_packed=True),
-        "float64": NumberFormat(8, 8, is_packed=False),
-        "bfloat16": NumberFormat(2, 2, is_packed=False),
-        "float16": NumberFormat(2, 4, is_packed=True),
-        "int8": NumberFormat(1, 4, is_packed=True),
+        "float32": NumberFormat(4, 4, 4, is_packed=True),
+        "float64": NumberFormat(8, 8, 8, is_packed=False),
+        "bfloat16": NumberFormat(2, 2, 2, is_packed=False),
+        "float16": NumberFormat(2, 4, 2, is_packed=True),
+        "int8": NumberFormat(1, 4, 2, is_packed=True),
     }
 )
 GPU_FORMATS = MappingProxyType(
     {
-        "float32": NumberFormat(4, 4, is_packed=False),
-        "bfloat16": NumberFormat(2, 2, is_packed=False),
-        "float16": NumberFormat(2, 2, is_packed=False),
+        "float32": NumberFormat(4, 4, 4, is_packed=False),
+        "bfloat16": NumberFormat(2, 2, 2, is_packed=False),
+        "float16": NumberFormat(2, 2, 2, is_packed=False),
     }
 )
 """Plain products in the activations' own type: what a GPU's libraries are fast at."""
@@ -104,18 +105,19 @@ def weight_bytes(config: ModelConfig, numbers: NumberFormat, length_max: int) ->
 
 def kv_bytes_per_token(config: ModelConfig, numbers: NumberFormat) -> int:
     """Keys and values of all layers."""
-    return config.num_layers * _layer_kv_bytes(config, numbers)
+    return config.num_layers * _layer_kv_numbers(config) * numbers.cache_bytes
 
 
 def activation_bytes(config: ModelConfig, numbers: NumberFormat, limits: StepLimits) -> int:
     """Temporary tensors: one layer's of all tokens, logits and what sampling makes of them for all rows, and
-    one layer's keys and values of a row at its longest, gathered."""
+    one layer's keys and values of a row at its longest, gathered, and again as activations."""
     heads = config.num_heads + 2 * config.num_kv_heads
     per_token = 4 * config.hidden_size + 3 * heads * config.head_dim + 3 * config.intermediate_size
     per_row = config.vocab_rows * (numbers.activation_bytes + 4 + 8)
-    gathered = 2 * limits.length_max * _layer_kv_bytes(config, numbers)
+    copied_bytes = numbers.cache_bytes + numbers.activation_bytes
+    gathered = limits.length_max * _layer_kv_numbers(config) * copied_bytes
     return limits.tokens * per_token * numbers.activation_bytes + limits.rows * per_row + gathered
 
 
-def _layer_kv_bytes(config: ModelConfig, numbers: NumberFormat) -> int:
-    return 2 * config.num_kv_heads * config.head_dim * numbers.activation_bytes
+def _layer_kv_numbers(config: ModelConfig) -> int:
+    return 2 * config.num_kv_heads * config.head_dim

@@ -27,6 +27,7 @@ Linear = Callable[[Tensor], Tensor]
 Packer = Callable[[Tensor, Tensor | None], Linear]
 """Takes weight [N, E] and bias [N] or None, both in the activations' type."""
 
+
 @dataclass(frozen=True, slots=True)
 class PlainLinear:
     """torch's own product, for the types that no packed kernel knows."""
@@ -152,25 +153,26 @@ def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """`activations` is the type of everything but the packed weights, the KV cache included."""
+    """`activations` is the type of everything but the packed weights and what the KV cache holds."""
 
     activations: torch.dtype
     packed: Packer
+    cache: torch.dtype
 
 
 PRECISIONS = MappingProxyType(
     {
-        "float32": Precision(torch.float32, pack_single),
-        "float64": Precision(torch.float64, PlainLinear),
-        "bfloat16": Precision(torch.bfloat16, PlainLinear),
-        "float16": Precision(torch.float32, pack_half),
-        "int8": Precision(torch.float32, pack_int8),
+        "float32": Precision(torch.float32, pack_single, torch.float32),
+        "float64": Precision(torch.float64, PlainLinear, torch.float64),
+        "bfloat16": Precision(torch.bfloat16, PlainLinear, torch.bfloat16),
+        "float16": Precision(torch.float32, pack_half, torch.float16),
+        "int8": Precision(torch.float32, pack_int8, torch.float16),
     }
 )
 GPU_PRECISIONS = MappingProxyType(
     {
-        "float32": Precision(torch.float32, PlainLinear),
-        "bfloat16": Precision(torch.bfloat16, PlainLinear),
-        "float16": Precision(torch.float16, PlainLinear),
+        "float32": Precision(torch.float32, PlainLinear, torch.float32),
+        "bfloat16": Precision(torch.bfloat16, PlainLinear, torch.bfloat16),
+        "float16": Precision(torch.float16, PlainLinear, torch.float16),
     }
 )

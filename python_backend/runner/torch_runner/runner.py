@@ -63,7 +63,7 @@ class TorchRunner:
             self._numbers = StepNumbers(heads, settings.model)
             # One block more than the scheduler knows of: what pads a captured step is written there.
             self.pool = KvPool(
-                config, self.info.num_blocks + 1, settings.block_size, precision.activations, share.device
+                config, self.info.num_blocks + 1, settings.block_size, precision.cache, share.device
             )
         is_native = group.size == 1 and isinstance(weights.head, NativeLinear)
         self._native = NativeStep(config, weights, self._model.rope) if is_native else None

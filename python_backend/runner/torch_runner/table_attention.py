@@ -89,7 +89,7 @@ class GatheredAttention:
         slots = (group.tables[:, :, None] * shape.block_size + places[: shape.block_size]).flatten(1)
         # A slot beyond a row's end may hold anything, and not a number times nothing is not a number.
         slots = torch.where(places < group.ends[:, None], slots, slots[:, :1])
-        keys, values = pool.gathered(layer, slots)
+        keys, values = (part.to(queries.dtype) for part in pool.gathered(layer, slots))
         shared = shape.num_heads // shape.num_kv_heads
         laid = queries.reshape(rows, width, shape.num_kv_heads, shared, shape.head_dim).permute(0, 2, 3, 1, 4)
         is_seen = places <= group.positions.view(rows, 1, width, 1)

@@ -17,8 +17,9 @@ CONFIG = load_model_config(tiny_model_dir(TinyModel()))
 
 
 @pytest.mark.skipif(kernels._compiled is None, reason="the native kernels are not built")
-def test_rows_attended_in_place_get_what_gathered_ones_get() -> None:
-    pool = KvPool(CONFIG, 60, 4, torch.float32)
+@pytest.mark.parametrize("cache", [torch.float32, torch.float16])
+def test_rows_attended_in_place_get_what_gathered_ones_get(cache: torch.dtype) -> None:
+    pool = KvPool(CONFIG, 60, 4, cache)
     pool.tensor.copy_(torch.randn(pool.tensor.shape, generator=torch.Generator().manual_seed(1)))
     rows = [
         row([1], start=70, blocks=range(20, 38)),

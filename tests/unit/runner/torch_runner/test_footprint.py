@@ -64,7 +64,7 @@ def test_weights_and_kv_are_counted_as_they_lie_in_memory(model: TinyModel, dtyp
     precision = PRECISIONS[dtype]
     weights = load_weights(tiny_model_dir(model), config, precision, config.vocab_size)
     loaded = Model(config, weights, LIMITS.length_max)
-    pool = KvPool(config, 10, 16, precision.activations)
+    pool = KvPool(config, 10, 16, precision.cache)
 
     assert told.kv_bytes_per_token * 160 == pool.tensor.nbytes
     assert held_bytes([loaded.weights, loaded.rope]) == pytest.approx(told.weights, rel=0.05)
@@ -110,6 +110,15 @@ def test_every_number_format_of_the_engine_has_a_size() -> None:
     config = load_model_config(tiny_model_dir(MODELS["untied"]))
     sizes = {name: number_format(config, name, "cpu") for name in linears.PRECISIONS}
 
-    assert {name: size.activation_bytes for name, size in sizes.items()} == {
-        name: precision.activations.itemsize for name, precision in linears.PRECISIONS.items()
+    assert {name: (size.activation_bytes, size.cache_bytes) for name, size in sizes.items()} == {
+        name: (precision.activations.itemsize, precision.cache.itemsize)
+        for name, precision in linears.PRECISIONS.items()
     }
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_narrow_weights_hold_twice_the_tokens_of_single_precision(dtype: str) -> None:
+    config = load_model_config(tiny_model_dir(MODELS["untied"]))
+    single, narrow = (footprint(config, name, "cpu", LIMITS) for name in ("float32", dtype))
+
+    assert 2 * narrow.kv_bytes_per_token == single.kv_bytes_per_token

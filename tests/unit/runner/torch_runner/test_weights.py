@@ -22,7 +22,7 @@ Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 
 def loaded(model_dir: Path, vocab_size: int = 97, dtype: torch.dtype = torch.float32) -> ModelWeights:
     """Weights behind products that show them."""
-    precision = Precision(dtype, PlainLinear)
+    precision = Precision(dtype, PlainLinear, dtype)
     return load_weights(model_dir, load_model_config(model_dir), precision, vocab_size)
 
 
