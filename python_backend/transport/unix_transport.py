@@ -136,6 +136,7 @@ class UnixTransport:
 
     def poll(self, timeout_s: float) -> list[tuple[Peer, Frames]]:
         arrived: list[tuple[Peer, Frames]] = []
+        self._flush_waiting()
         for fd, _ in self._epoll.poll(self._patience_s(timeout_s)):
             if fd in self._callers:
                 arrived += self._heard(fd)
@@ -211,15 +212,17 @@ class UnixTransport:
         elif link.is_full != was_full:
             self._epoll.modify(link.socket, wanted)
 
-    def _patience_s(self, timeout_s: float) -> float:
-        """Flush what waits; at most `timeout_s`, in whole milliseconds: a peer that does not listen is asked
-        again soon."""
+    def _flush_waiting(self) -> None:
         with self._posting:
             for link in self._links.values():
                 if link.waiting:
                     self._flush(link)
-                    if link.socket is None:
-                        timeout_s = min(timeout_s, RECONNECT_S)
+
+    def _patience_s(self, timeout_s: float) -> float:
+        """At most `timeout_s`, in whole milliseconds: a peer that does not listen is asked again soon."""
+        with self._posting:
+            if any(link.waiting and link.socket is None for link in self._links.values()):
+                timeout_s = min(timeout_s, RECONNECT_S)
         return math.ceil(max(0.0, timeout_s) * 1000.0) / 1000.0
 
     def _answer(self) -> None:
