@@ -1,4 +1,4 @@
-"""What every test shares: hypothesis settings, one worker for servers, and nothing left behind."""
+"""What every test shares: hypothesis settings, one thread for torch, one worker for servers, nothing left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+# Before torch is imported, and for every process that a test starts. The products of the models here are tiny,
+# and two workers have two cores: a second thread spins on the core that its neighbour needs.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True)
