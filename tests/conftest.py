@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-# Before torch is imported, and for every process that a test starts. The products of the models here are tiny,
-# and two workers have two cores: a second thread spins on the core that its neighbour needs.
+# Before torch is imported, and for every process that a test starts. The models' products are tiny here, and
+# two workers have two cores: a second thread spins on the core that its neighbour needs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

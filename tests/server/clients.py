@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from tools.triton_server import LOOPBACK, TritonServer
 WAIT_S = 20.0
 SETTLED_S = 1.5
 """Longer than the mirror behind the metrics page takes under load."""
+LOOK_S = 0.02
+"""Between two looks at a server: without it the one who waits takes a core from the one who is waited for."""
 Seen = TypeVar("Seen")
 DTYPES = {str: "BYTES", bool: "BOOL", int: "INT32", float: "FP32", np.uint64: "UINT64"}
 ARRAYS = {"BYTES": object, "BOOL": bool, "INT32": np.int32, "FP32": np.float32, "UINT64": np.uint64}
@@ -164,10 +167,11 @@ def held(server: TritonServer) -> float:
 
 def eventually(holds: Callable[[], bool], within_s: float = WAIT_S) -> bool:
     """True as soon as `holds()`; False when it never did."""
-    until = time.monotonic() + within_s
+    until, pause = time.monotonic() + within_s, threading.Event()
     while time.monotonic() < until:
         if holds():
             return True
+        pause.wait(LOOK_S)
     return False
 
 
@@ -178,8 +182,9 @@ def settled(read: Callable[[], Seen], for_s: float = SETTLED_S) -> Seen:
     may be older than the last request.
     """
     seen, since = read(), time.monotonic()
-    until = since + WAIT_S
+    until, pause = since + WAIT_S, threading.Event()
     while time.monotonic() < min(since + for_s, until):
+        pause.wait(LOOK_S)
         now = read()
         if now != seen:
             seen, since = now, time.monotonic()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.processes import is_running
 from tests.server.openai_process import openai_process
 from tests.server.repository import add_fakes, options, real_repository
 from tools.triton_layout import SHM
@@ -16,7 +16,7 @@ from tools.triton_server import TritonServer
 
 def assert_nothing_left(server: TritonServer, pids: list[int]) -> None:
     assert not list(SHM.glob(f"{server.shm_prefix}*"))
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert not [pid for pid in pids if is_running(pid)]
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import is_running
 from tests.source_tree import ROOT
 from tools.serving.words import said_until
 from tools.triton_server import SHM, children
@@ -112,15 +113,6 @@ def stub_of(model: str, command: int) -> int:
             if f"/{model}/1/" in Path(f"/proc/{pid}/cmdline").read_bytes().decode():
                 return pid
     raise AssertionError(f"{model} has no process")
-
-
-def is_running(pid: int) -> bool:
-    """False also for one that has ended but was not yet collected by the system's first process."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_killed_model_is_taken_out_and_comes_back(serving: Serving) -> None:

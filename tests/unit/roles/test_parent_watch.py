@@ -9,12 +9,14 @@ import threading
 import time
 
 from python_backend.roles.parent_watch import ParentWatch
+from tests.processes import is_running
 
 BOUND_S = 20.0
 
 CHILD = """
 import sys, threading
 from python_backend.roles.parent_watch import ParentWatch
+from tests.processes import is_running
 watch = ParentWatch(period_s=0.01)
 watch.start()
 print("watching", flush=True)
@@ -71,12 +73,3 @@ def test_a_killed_parent_leaves_no_orphan() -> None:
     while is_running(child) and time.monotonic() < give_up:
         pause.wait(0.01)
     assert not is_running(child)
-
-
-def is_running(pid: int) -> bool:
-    """False for a process that is gone or only waits to be reaped."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
