@@ -47,7 +47,8 @@ inline Half float_to_half(float value) {
 
 namespace portable {
 #define TR_LANES 4
-#define TR_ROWS 2
+#define TR_ROWS 3
+#define TR_INT8_ROWS 2
 #include "sets.inc"
 }  // namespace portable
 
@@ -56,7 +57,8 @@ namespace portable {
 #pragma GCC target("avx2,fma,f16c")
 namespace avx2 {
 #define TR_LANES 8
-#define TR_ROWS 2
+#define TR_ROWS 6
+#define TR_INT8_ROWS 2
 #include "sets.inc"
 }  // namespace avx2
 #pragma GCC pop_options
@@ -64,7 +66,8 @@ namespace avx2 {
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,prefer-vector-width=512")
 namespace avx512 {
 #define TR_LANES 16
-#define TR_ROWS 4
+#define TR_ROWS 12
+#define TR_INT8_ROWS 12
 #define TR_VNNI 1
 #include "sets.inc"
 #undef TR_VNNI

@@ -14,9 +14,12 @@ struct Half {
 
 constexpr std::int32_t kLevelZero = 128;  // activations are stored as level + 128, unsigned
 
-// Packed weights are [groups, chunks, kGroup, kChunk]: four outputs side by side, so that a product reads one
-// unbroken stream; rows of their own would be too short for the processor to fetch ahead.
-constexpr int kGroup = 4, kChunk = 64;
+// Packed weights are [groups, steps, kGroup, depth]: sixteen outputs side by side, one input of each in a step, or
+// kLevels of them in int8. So a product reads one unbroken stream, and an activation serves a whole group.
+constexpr int kGroup = 16, kLevels = 4;
+constexpr int kRows = 64;  // of one call of a product, at most
+
+constexpr int whole(int count, int size) { return (count + size - 1) / size; }
 
 enum class Format { single, half, int8 };
 
@@ -27,10 +30,11 @@ struct Matrix {
   const float *weight_scales = nullptr;      // int8: one for each output
   const std::int32_t *weight_sums = nullptr;  // int8: of each output's levels
   const float *bias = nullptr;
-  int inputs = 0, outputs = 0, groups = 0, chunks = 0;
+  int inputs = 0, outputs = 0, groups = 0, steps = 0;
 
-  // Activations are padded to whole chunks.
-  int stride() const { return chunks * kChunk; }
+  int depth() const { return format == Format::int8 ? kLevels : 1; }
+  // Of a row of activations; levels are padded to whole steps.
+  int stride() const { return steps * depth(); }
 };
 
 // Rows [rows, stride()] of activations and where their products go.

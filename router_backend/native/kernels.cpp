@@ -19,11 +19,10 @@ Matrix matrix_of(Format format, const py::array &weights, const Array<float> &x,
   w.inputs = static_cast<int>(x.shape(1));
   w.outputs = static_cast<int>(y.shape(1));
   w.groups = static_cast<int>(weights.shape(0));
-  w.chunks = static_cast<int>(weights.shape(1));
-  expect(weights.shape(2) == native::kGroup && weights.shape(3) == native::kChunk && y.shape(0) == x.shape(0) &&
-             w.groups == (w.outputs + native::kGroup - 1) / native::kGroup &&
-             w.chunks == (w.inputs + native::kChunk - 1) / native::kChunk,
-         "weights [G, C, 4, 64], x [T, K] and y [T, N] disagree");
+  w.steps = static_cast<int>(weights.shape(1));
+  expect(weights.shape(2) == native::kGroup && weights.shape(3) == w.depth() && y.shape(0) == x.shape(0) &&
+             w.groups == native::whole(w.outputs, native::kGroup) && w.steps == native::whole(w.inputs, w.depth()),
+         "weights [G, S, 16, depth], x [T, K] and y [T, N] disagree");
   return w;
 }
 

@@ -17,16 +17,18 @@ LEVELS = 127
 """Largest magnitude of a weight or an activation in int8; both signs have as many levels."""
 
 
-GROUP, CHUNK = 4, 64
-"""Packed weights hold four outputs side by side, 64 inputs of each at a time."""
+GROUP = 16
+"""Packed weights hold so many outputs side by side."""
+INT8_DEPTH = 4
+"""Inputs of each of them that lie together in int8; of floats one."""
 
 
-def interleaved(weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """[N, K] to the layout of the compiled products: [N / 4, K / 64, 4, 64], padded with zeros."""
+def interleaved(weights: npt.NDArray[Any], depth: int = 1) -> npt.NDArray[Any]:
+    """[N, K] to the layout of the compiled products: [N / 16, K / depth, 16, depth], padded with zeros."""
     outputs, inputs = weights.shape
-    whole = np.pad(weights, ((0, -outputs % GROUP), (0, -inputs % CHUNK)))
-    tiles = whole.reshape(len(whole) // GROUP, GROUP, -1, CHUNK)
-    return np.ascontiguousarray(tiles.transpose(0, 2, 1, 3))
+    whole = np.pad(weights, ((0, -outputs % GROUP), (0, -inputs % depth)))
+    groups = whole.reshape(len(whole) // GROUP, GROUP, -1, depth)
+    return np.ascontiguousarray(groups.transpose(0, 2, 1, 3))
 
 
 class Int8Weights(NamedTuple):

@@ -27,26 +27,25 @@ const T *data_or_none(const py::handle &object, py::ssize_t size, const char *wh
   return object.is_none() ? nullptr : data<T>(object, size, what);
 }
 
-// (format, weights [G, C, 4, 64], scales, sums, bias, outputs, inputs)
+// (format, weights [G, S, 16, depth], scales, sums, bias, outputs, inputs)
 Matrix matrix_of(const py::handle &object, int outputs, int inputs) {
   const auto parts = object.cast<py::tuple>();
   const auto format = parts[0].cast<std::string>();
   Matrix w;
   w.inputs = inputs;
   w.outputs = outputs ? outputs : parts[5].cast<int>();
-  w.groups = (w.outputs + native::kGroup - 1) / native::kGroup;
-  w.chunks = (inputs + native::kChunk - 1) / native::kChunk;
   expect(parts[5].cast<int>() == w.outputs && parts[6].cast<int>() == inputs, "a matrix has not the model's shape");
-  const py::ssize_t size = static_cast<py::ssize_t>(w.groups) * w.chunks * native::kGroup * native::kChunk;
+  w.format = format == "int8" ? Format::int8 : format == "half" ? Format::half : Format::single;
+  w.groups = native::whole(w.outputs, native::kGroup);
+  w.steps = native::whole(inputs, w.depth());
+  const py::ssize_t size = static_cast<py::ssize_t>(w.groups) * native::kGroup * w.stride();
   const char *what = "packed weights do not fit their shape";
   if (format == "single") {
     w.weights = data<float>(parts[1], size, what);
   } else if (format == "half") {
-    w.format = Format::half;
     w.weights = data<std::uint16_t>(parts[1], size, what);
   } else {
     expect(format == "int8", "a matrix is single, half or int8");
-    w.format = Format::int8;
     w.weights = data<std::int8_t>(parts[1], size, what);
     w.weight_scales = data<float>(parts[2], w.outputs, what);
     w.weight_sums = data<std::int32_t>(parts[3], w.outputs, what);

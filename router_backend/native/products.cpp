@@ -9,20 +9,9 @@ namespace native {
 namespace {
 
 // Groups of one piece: small enough that two threads end together.
-constexpr int kPiece = 8;
+constexpr int kPiece = 2;
 // Query numbers times positions below which attention is not shared: some microseconds.
 constexpr double kAttentionWorthSharing = 1 << 16;
-// Rows that stay in the second-level cache while the groups of a piece pass by.
-constexpr int kRows = 64;
-
-// The activations themselves where their rows are whole chunks, else a padded copy in `room`.
-const float *whole_chunks(const Matrix &w, const float *x, int rows, std::vector<float> &room) {
-  if (w.stride() == w.inputs) return x;
-  const std::size_t stride = w.stride();
-  room.assign(rows * stride, 0.0f);
-  for (int m = 0; m < rows; ++m) std::copy_n(x + static_cast<std::size_t>(m) * w.inputs, w.inputs, room.data() + m * stride);
-  return room.data();
-}
 
 void round_rows(const Matrix &w, const float *x, int rows, int threads, Room &room) {
   const std::size_t stride = w.stride();
@@ -71,8 +60,6 @@ void multiply(const Matrix &matrix, const float *x, float *y, int rows, bool add
     round_rows(matrix, x, rows, threads, room);
     p.levels = room.levels.data();
     p.row_scales = room.row_scales.data();
-  } else {
-    p.x = whole_chunks(matrix, x, rows, room.padded);
   }
   const auto group = kernels().product[static_cast<int>(matrix.format)];
   const double work = static_cast<double>(rows) * matrix.inputs * matrix.outputs;

@@ -15,7 +15,7 @@ constexpr double kWorthSharing = 1 << 18;
 
 // What products need besides their result; kept between calls, for fresh memory costs page faults.
 struct Room {
-  std::vector<float> padded, row_scales;
+  std::vector<float> row_scales;
   std::vector<std::uint8_t> levels;
 };
 

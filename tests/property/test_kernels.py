@@ -17,7 +17,8 @@ native: Any = kernels._compiled
 SETS = native.instruction_sets() if native else []
 needs_native = pytest.mark.skipif(native is None, reason="the native kernels are not built")
 on_every_set = pytest.mark.parametrize("name", SETS or ["none"])
-shapes = st.tuples(st.integers(1, 9) | st.just(70), st.integers(1, 140), st.integers(1, 70))
+shapes = st.tuples(st.integers(1, 9) | st.just(70), st.integers(1, 140) | st.just(401), st.integers(1, 70))
+"""Rows, inputs and outputs: of one tile, block and group, and of several."""
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -34,7 +35,7 @@ def halves(weights):
 
 
 def packed_levels(weights):
-    return weights._replace(levels=kernels_plain.interleaved(weights.levels))
+    return weights._replace(levels=kernels_plain.interleaved(weights.levels, kernels_plain.INT8_DEPTH))
 
 
 def drawn(seed: int, *shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -47,7 +48,7 @@ def drawn(seed: int, *shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 @settings(max_examples=40, deadline=None)
 def test_float_products_are_the_plain_ones_up_to_rounding(name, shape, seed, threads):
     rows, inputs, outputs = shape
-    x, weights = drawn(seed, rows, inputs), drawn(seed + 1, outputs, inputs)
+    x, weights = drawn(seed, rows, inputs) * np.float32(inputs**-0.5), drawn(seed + 1, outputs, inputs)
     half, single = (np.empty((rows, outputs), np.float32) for _ in range(2))
     native.use(name)
 
@@ -196,7 +197,7 @@ def test_what_a_token_may_not_see_is_never_read(name):
 @needs_native
 @on_every_set
 def test_a_row_is_the_same_alone_and_in_company(name):
-    x, weights = drawn(1, 13, 96), drawn(2, 50, 96)
+    x, weights = drawn(1, 13, 401), drawn(2, 50, 401)
     rounded = kernels_plain.rounded_weights(weights)
     native.use(name)
 
@@ -269,7 +270,7 @@ def test_a_block_outside_the_pool_is_refused(block):
 @needs_native
 def test_shapes_that_disagree_are_refused():
     with pytest.raises(ValueError, match="disagree"):
-        native.linear_single(drawn(0, 1, 1, 4, 64), drawn(0, 2, 65), np.empty((2, 3), np.float32), 1)
+        native.linear_single(drawn(0, 1, 64, 16, 1), drawn(0, 2, 65), np.empty((2, 3), np.float32), 1)
 
 
 @needs_native

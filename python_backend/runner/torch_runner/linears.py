@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from router_backend.native import kernels
-from router_backend.native.kernels_plain import LEVELS, interleaved, rounded_weights
+from router_backend.native.kernels_plain import INT8_DEPTH, LEVELS, interleaved, rounded_weights
 from router_backend.native.network_plain import Matrix
 
 Linear = Callable[[Tensor], Tensor]
@@ -147,7 +147,7 @@ def pack_int8(weight: Tensor, bias: Tensor | None) -> Linear:
     if kernels.compiled() is None:
         return Int8Linear(weight, bias)
     levels, scales, sums = rounded_weights(weight.numpy())
-    matrix = Matrix("int8", interleaved(levels), scales, sums, None, *weight.shape)
+    matrix = Matrix("int8", interleaved(levels, INT8_DEPTH), scales, sums, None, *weight.shape)
     return NativeLinear(matrix, bias, torch.get_num_threads())
 
 
