@@ -52,9 +52,14 @@ class ColumnLinear:
 
 
 class HalfLinear:
-    """float16 weights, float32 activations and sums, through fbgemm's packed product."""
+    """float16 weights, float32 activations and sums, through fbgemm's packed product.
+
+    fbgemm's AVX2 loops for the last one or two rows sum in another order than those for more, so rows are
+    filled up to whole loops: a row's answer is the same in any company.
+    """
 
     __slots__ = ("_bias", "_packed")
+    LOOP_ROWS = 6
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._packed = _without_farewells(torch.fbgemm_pack_gemm_matrix_fp16, weight)
@@ -62,8 +67,10 @@ class HalfLinear:
         _without_farewells(self, weight[:1])
 
     def __call__(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.fbgemm_linear_fp16_weight_fp32_activation(x, self._packed, self._bias)
-        return product
+        rows = x.shape[0]
+        whole = pad(x, (0, 0, 0, -rows % self.LOOP_ROWS))
+        product: Tensor = torch.fbgemm_linear_fp16_weight_fp32_activation(whole, self._packed, self._bias)
+        return product[:rows]
 
 
 class Int8Linear:

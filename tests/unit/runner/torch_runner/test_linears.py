@@ -63,6 +63,17 @@ def test_a_row_of_a_packed_product_is_the_same_alone_and_beside_a_giant(name: st
     assert all(torch.equal(linear(x[index : index + 1])[0], together[index]) for index in range(ROWS))
 
 
+@pytest.mark.parametrize("name", ["float32", "float16", "int8", "float16 in torch", "int8 in torch"])
+def test_a_row_is_the_same_in_a_batch_of_any_size(name: str) -> None:
+    packed, activations = packer(name)
+    linear = packed(drawn(OUTPUTS, INPUTS).to(activations), None)
+    x = drawn(40, INPUTS, seed=2).to(activations)
+
+    together = linear(x)
+
+    assert all(torch.equal(linear(x[:size]), together[:size]) for size in range(1, 40))
+
+
 @every_format
 def test_a_row_of_nan_or_zero_harms_no_other(name: str) -> None:
     packed, activations = packer(name)
