@@ -1,7 +1,7 @@
 # Two commands: `make serve` and `make test`. `make help` lists the rest.
 #
-# Everything is installed into .venv, from requirements/. A stamp keyed on those files and on the
-# Python version makes a second run start at once.
+# Everything is installed into .venv, from requirements/. A stamp keyed on those files, the native sources and
+# the Python version makes a second run start at once.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -27,6 +27,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 STAMP := $(VENV)/.installed-$(VERSION)
+NATIVE := $(wildcard router_backend/native/*.cpp router_backend/native/*.h router_backend/native/*.inc)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -37,7 +38,7 @@ help:  ## this list
 
 setup: $(STAMP)  ## .venv with pinned dependencies; nothing to do when it is current
 
-$(STAMP): requirements/all.txt requirements/constraints.txt requirements/torch.txt requirements/triton.txt requirements/install.sh setup.py pyproject.toml
+$(STAMP): requirements/all.txt requirements/constraints.txt requirements/torch.txt requirements/triton.txt requirements/install.sh setup.py pyproject.toml $(NATIVE)
 	@PYTHON='$(PYTHON)' VENV='$(VENV)' TORCH_INDEX='$(TORCH_INDEX)' bash requirements/install.sh
 	@touch $@
 

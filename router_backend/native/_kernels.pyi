@@ -8,6 +8,7 @@ from router_backend.native.network_plain import Elsewhere, Layer, Matrix, Shape,
 
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
+LAYOUT: int
 
 def linear_half(weights: npt.NDArray[np.uint16], x: Floats, y: Floats, threads: int) -> None: ...
 def linear_single(weights: Floats, x: Floats, y: Floats, threads: int) -> None: ...

@@ -17,6 +17,7 @@ constexpr std::int32_t kLevelZero = 128;  // activations are stored as level + 1
 // Packed weights are [groups, steps, kGroup, depth]: sixteen outputs side by side, one input of each in a step, or
 // kLevels of them in int8. So a product reads one unbroken stream, and an activation serves a whole group.
 constexpr int kGroup = 16, kLevels = 4;
+constexpr int kLayout = 2;  // raised when that order changes: kernels.py takes no module of another
 constexpr int kRows = 64;  // of one call of a product, at most
 
 constexpr int whole(int count, int size) { return (count + size - 1) / size; }

@@ -107,6 +107,7 @@ void use(const std::string &name) {
 
 PYBIND11_MODULE(_kernels, module) {
   module.doc() = "Compiled twin of kernels_plain.py and network_plain.py";
+  module.attr("LAYOUT") = native::kLayout;
   module.def("linear_half", &linear_half, py::arg("weights").noconvert(), py::arg("x").noconvert(),
              py::arg("y").noconvert(), py::arg("threads"));
   module.def("linear_single", &linear_single, py::arg("weights").noconvert(), py::arg("x").noconvert(),

@@ -10,6 +10,8 @@ import warnings
 from functools import lru_cache
 from types import ModuleType
 
+from router_backend.native.kernels_plain import LAYOUT
+
 try:
     from router_backend.native import _kernels as _compiled
 except ImportError:
@@ -18,9 +20,9 @@ except ImportError:
 
 def compiled() -> ModuleType | None:
     """The module of `_kernels.pyi`, or None where it was not built."""
-    if hasattr(_compiled, "Network"):
+    if getattr(_compiled, "LAYOUT", None) == LAYOUT:
         return _compiled
-    # An older build has products but no whole steps.
+    # An older build may lack functions, and would take weights of the new layout for those of its own.
     _warn_once("not built" if _compiled is None else "of an older version")
     return None
 

@@ -17,6 +17,8 @@ LEVELS = 127
 """Largest magnitude of a weight or an activation in int8; both signs have as many levels."""
 
 
+LAYOUT = 2
+"""Of packed weights; another number is another order of the same numbers, which nothing else would show."""
 GROUP = 16
 """Packed weights hold so many outputs side by side."""
 INT8_DEPTH = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -279,8 +280,16 @@ def test_an_instruction_set_that_is_not_here_is_refused():
         native.use("sse9")
 
 
-@pytest.mark.parametrize(("module", "state"), [(None, "not built"), (kernels, "of an older version")])
-def test_without_a_compiler_one_warning_says_so(monkeypatch, module, state):
+FORMER = SimpleNamespace(LAYOUT=kernels_plain.LAYOUT - 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "state"),
+    [(None, "not built"), (SimpleNamespace(), "of an older version"), (FORMER, "of an older version")],
+)
+def test_a_build_that_is_missing_or_packs_weights_otherwise_is_not_used_and_one_warning_says_so(
+    monkeypatch, module, state
+):
     monkeypatch.setattr(kernels, "_compiled", module)
     kernels._warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as seen:

@@ -45,7 +45,15 @@ class Drawing:
         bias = self.array(outputs) if has_bias else None
         if kind == "int8":
             levels, scales, sums = kernels_plain.rounded_weights(weights)
-            return Matrix(kind, kernels_plain.interleaved(levels, kernels_plain.INT8_DEPTH), scales, sums, bias, outputs, inputs)
+            return Matrix(
+                kind,
+                kernels_plain.interleaved(levels, kernels_plain.INT8_DEPTH),
+                scales,
+                sums,
+                bias,
+                outputs,
+                inputs,
+            )
         packed = kernels_plain.interleaved(weights)
         if kind == "half":
             packed = packed.astype(np.float16).view(np.uint16)
