@@ -16,6 +16,9 @@ from router_backend.scheduler.settings import SchedulerSettings
 from router_backend.simulation.cluster import Cluster, Deployment
 from router_backend.simulation.network import PERFECT, Conditions
 
+# Thousands of whole runs: noting their lines takes longer than they do; other tests pass the same.
+pytestmark = pytest.mark.no_cover
+
 SMALL_S, LARGE_S = 1.0, 3.5
 STITCH = PolicySpec("r_stitch", (("cutoff", 0.625),))
 NEVER = PolicySpec("fixed", (("mode", "never"),))

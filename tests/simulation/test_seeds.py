@@ -17,6 +17,9 @@ from router_backend.simulation.scenario import Scenario, scenario
 from router_backend.simulation.script import Script
 from tests.source_tree import ROOT
 
+# Thousands of whole runs: noting their lines takes longer than they do; other tests pass the same.
+pytestmark = pytest.mark.no_cover
+
 BATCH = 25
 
 
