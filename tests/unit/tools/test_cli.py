@@ -20,6 +20,7 @@ INTERNAL = {
     "engine_peers",
     "marked_page",
     "metric_reference",
+    "metrics_page",
     "peer_environments",
     "published_routers",
     "step_timing",
