@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from tools.step_timing import WARM_UP_STEPS, StepShape, settings_for, step_plan
 
 EPILOG = """\
 step_ms is the median of --repeats decode steps: one token for every row of the batch. Engines that run in
-this process take turns step by step, so that a busy moment of the machine hits all of them alike.
+this process, and their batches, take turns step by step, so that a busy moment of the machine hits all of
+them alike; each step that counts follows one of its own kind, as in decoding.
 floor_ms is the time to read the weights once, at the bandwidth measured in the same run. Peers (vllm,
 onnx_int4, llama_cpp) run in a Python of their own, which --install makes (TOKEN_ROUTER_PEERS names the
 folder, .peers otherwise) or --peer names; one that cannot be measured is listed as absent with the reason.
@@ -115,14 +117,20 @@ def bandwidth_bytes_per_ms(threads: int) -> float:
     return STREAM_BYTES / min(_timed_ms(stream.sum) for _ in range(10))
 
 
-def in_turns(contenders: Sequence[Any], shape: StepShape, repeats: int) -> list[list[float]]:
-    """Milliseconds of `repeats` steps of each, step by step in turns."""
-    steps = [contender.step_of(shape) for contender in contenders]
+def in_turns(contenders: Sequence[Any], shapes: Sequence[StepShape], repeats: int) -> list[list[float]]:
+    """Milliseconds of `repeats` steps of each contender in each shape, shape by shape, all by turns."""
+    steps = [contender.step_of(shape) for shape in shapes for contender in contenders]
     for step in steps:
         for _ in range(WARM_UP_STEPS):
             step()
-    rounds = [[_timed_ms(step) for step in steps] for _ in range(repeats)]
+    rounds = [[_settled_ms(step) for step in steps] for _ in range(repeats)]
     return [list(times_ms) for times_ms in zip(*rounds, strict=True)]
+
+
+def _settled_ms(step: Step) -> float:
+    """Of a step behind one of its own kind: the caches hold what such a step leaves."""
+    step()
+    return _timed_ms(step)
 
 
 def _timed_ms(step: Step) -> float:
@@ -133,18 +141,18 @@ def _timed_ms(step: Step) -> float:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """The whole document; ConfigError if the model cannot be loaded."""
-    shapes = [StepShape(batch, context) for context in options.contexts for batch in options.batches]
+    by_context = [[StepShape(batch, context) for batch in options.batches] for context in options.contexts]
+    shapes = list(chain(*by_context))
     num_weights = load_model_config(options.model_dir).num_weights
     floor = Floor(num_weights, bandwidth_bytes_per_ms(options.threads))
     contenders: list[Any] = [
         Ours(options.model_dir, dtype, options.threads, shapes) for dtype in options.dtypes
     ]
     contenders.append(Transformers(options.model_dir))
-    figures = [
-        floor.figure(contender.engine, contender.dtype, shape, times_ms)
-        for shape in shapes
-        for contender, times_ms in zip(contenders, in_turns(contenders, shape, options.repeats), strict=True)
-    ]
+    figures = []
+    for alike in by_context:
+        measured = zip(product(alike, contenders), in_turns(contenders, alike, options.repeats), strict=True)
+        figures += [floor.figure(one.engine, one.dtype, shape, ms) for (shape, one), ms in measured]
     del contenders
     absent: dict[str, str] = {}
     for name in PEERS:
