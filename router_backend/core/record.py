@@ -7,14 +7,16 @@ own. The invariant: a record never changes, and two of one class with equal fiel
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import msgspec
+
+AnyRecord = TypeVar("AnyRecord", bound="Record")
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Base of all; defaults do not travel. None can reach itself, so no garbage collector looks at it."""
 
-    def replaced(self, **changes: Any) -> Self:
+    def replaced(self: AnyRecord, **changes: Any) -> AnyRecord:
         """The same record but for these fields; TypeError for one that it has not."""
         return msgspec.structs.replace(self, **changes)
