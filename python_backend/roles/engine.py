@@ -11,7 +11,7 @@ from python_backend.config import Deployment
 from python_backend.model_settings import ModelSettings
 from python_backend.roles.agreeing import script_file
 from python_backend.roles.memory import KV_TOKENS_DEFAULT, host_of, memory_plans, with_kv_tokens
-from python_backend.roles.place import engine_dir
+from python_backend.roles.place import engine_dir, own_dir
 from python_backend.runner.base import ModelRunner
 from python_backend.runner.registry import runner_factory
 from python_backend.runner.resuming import Resume
@@ -44,7 +44,7 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, v
     kv_tokens = model.kv_tokens or KV_TOKENS_DEFAULT
     if model.engine == "torch":
         return TorchSettings(
-            model_dir=repository / (model.model_dir or f"{model.name}/1"),
+            model_dir=own_dir(model, repository),
             dtype=model.dtype,
             threads=model.threads,
             kv_tokens=kv_tokens,
@@ -68,7 +68,7 @@ def engine_settings(model: ModelSettings, index: ModelIndex, repository: Path, v
 def _trtllm_settings(
     model: ModelSettings, index: ModelIndex, repository: Path, vocab_size: int
 ) -> TrtllmSettings:
-    folder = repository / (model.model_dir or f"{model.name}/1")
+    folder = own_dir(model, repository)
     return TrtllmSettings(
         engine_dir=engine_dir(model, repository) if model.engine == "trtllm" else folder,
         model_dir=folder,

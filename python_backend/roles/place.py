@@ -68,12 +68,17 @@ def is_set(value: str) -> bool:
 
 
 def model_dir(deployment: Deployment, repository: Path, name: str) -> Path:
-    return repository / (deployment.model(name).model_dir or f"{name}/1")
+    return own_dir(deployment.model(name), repository)
+
+
+def own_dir(model: ModelSettings, repository: Path) -> Path:
+    """Where the deployment says that the model's Hugging Face files lie."""
+    return repository / (model.model_dir or f"{model.name}/1")
 
 
 def engine_dir(model: ModelSettings, repository: Path) -> Path:
     """Where the deployment says that the model's TensorRT-LLM engine lies."""
-    return repository / (model.engine_dir or f"{model.model_dir or f'{model.name}/1'}/{ENGINE_DIR}")
+    return repository / model.engine_dir if model.engine_dir else own_dir(model, repository) / ENGINE_DIR
 
 
 def tokenizer_dir(deployment: Deployment, repository: Path) -> Path:

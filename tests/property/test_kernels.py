@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -278,6 +279,11 @@ def test_shapes_that_disagree_are_refused():
 def test_an_instruction_set_that_is_not_here_is_refused():
     with pytest.raises(ValueError, match="sse9"):
         native.use("sse9")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler, so the plain loops serve")
+def test_where_there_is_a_compiler_the_loops_are_built_and_in_use():
+    assert kernels.compiled() is not None
 
 
 FORMER = SimpleNamespace(LAYOUT=kernels_plain.LAYOUT - 1)

@@ -7,6 +7,8 @@ while two wait at another, which happens less in a server.
 
 from __future__ import annotations
 
+from python_backend.roles import adapting
+from router_backend.core.replicas import Replicas
 from router_backend.planner.routing import Matrix, Routing
 from router_backend.planner.system import System
 
@@ -21,8 +23,8 @@ def with_replicas(pair: System, replicas: int) -> System:
 
 def shared(pair: tuple[int, ...], replicas: int) -> tuple[int, ...]:
     """The thresholds of a pair for its deployment, divided as `thresholds: auto` divides a plan."""
-    small, large = pair
-    return small, -(-large // replicas)
+    (divided,) = adapting.shared((pair,), Replicas((1, replicas)))
+    return divided
 
 
 def spread(pair: tuple[int, ...], replicas: int) -> tuple[int, ...]:
